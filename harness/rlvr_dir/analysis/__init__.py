@@ -1,1 +1,1 @@
-"""What the numbers say: kinds of problem, and the statistics of tokens; numpy, no plotting."""
+"""Compute statistics of tokens, problems and training curves with numpy; no plotting."""

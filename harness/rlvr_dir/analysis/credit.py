@@ -1,13 +1,16 @@
-"""Ask of single tokens whether they matter: change one, keep all other randomness, and see what becomes of the verdict.
+"""Measure whether single tokens matter: change one, keep all other randomness, and compare the verdicts.
 
 found = credit_statistics(EvalSpec(tasks=("tiny_medium",), decodings=("replace,tau=-0.1",)), "runs/records")
 
-A rule's gate flags tokens in the responses of who proposes. A flagged token is drawn again from the rule's target, and
-the proposer continues under the response's own noise: its *effect* is the new verdict minus the old one.
-Beside it: a token of the same problem, verdict, depth and strata that the gate does not flag; the flagged place drawn
-again from the proposer's own model without the flagged token, its veto; and the same token with fresh noise behind it.
-With `undo` the responses are the rule's own, and a token that it changed is set back to the proposed one.
-docs/credit.md says what is estimated.
+A rule's gate flags tokens in the proposing model's own responses. A flagged token is resampled from the rule's target,
+and the proposing model continues with the response's own noise. The *effect* of the token is the new verdict minus the
+old one.
+
+Three changes serve as comparisons. The first resamples a match: a token of the same problem, verdict, depth and strata
+that the gate does not flag. The second is the veto: it resamples the flagged position from the proposing model itself,
+without the flagged token. The third makes the same change as the rule, with fresh noise after it. With `undo` the
+responses are the rule's own, and a token that the rule changed is set back to the proposed one. docs/credit.md defines
+the estimates.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,9 +35,9 @@ from rlvr_dir.progress import phase, say, showing
 from rlvr_dir.records import Record, RecordStore
 from rlvr_dir.stats import Estimate, token_difference, token_mean, token_share
 
-TENTHS = 10  # of a response: the depth of a token
-EDGES = (0.0, 0.01, 0.1, 0.5, 1.0, 2.0)  # nats, where strata of base's entropy and of |delta log p| begin
-STRATA = {"entropy_base": "entropy", "delta_logp": "size", "abs_delta_logp": "size"}  # what a gate itself looks at
+TENTHS = 10  # parts of a response: the depth of a token
+EDGES = (0.0, 0.01, 0.1, 0.5, 1.0, 2.0)  # nats: where the strata of base's entropy and of |delta log p| begin
+STRATA = {"entropy_base": "entropy", "delta_logp": "size", "abs_delta_logp": "size"}  # strata that a gate decides
 FLAGGED, MATCHED, OWN = "flagged", "matched", "own"
 
 
@@ -49,23 +52,28 @@ def credit_statistics(
     dry_run: bool = False,
     progress: bool = True,
 ) -> Analysis | None:
-    """Change single tokens of responses and replay the rest; nothing that the records hold is decoded again.
+    """Change single tokens of responses and replay the rest. Cached responses and replays are not generated again.
 
     Args:
-        tokens: flagged tokens that are drawn of each problem and rule.
-        noises: replays of each changed token under fresh noise, beside the one under the response's own.
-        dry_run: only say what is missing and what it takes; then there is no analysis.
+        spec: The pair, the tasks, the sampling settings and the rules, which are its decodings.
+        records: The store of responses and replays.
+        tokens: Flagged tokens to draw for each problem and rule.
+        noises: Replays of each changed token with fresh noise, in addition to the one with the response's own.
+        undo: Whether to set tokens back in the rules' own responses.
+        seed: The seed for drawing tokens.
+        dry_run: Only print what is still to generate and its cost. No analysis is returned.
+        progress: Whether to show progress.
 
     Raises:
-        UserError: no decoding of the spec has a gate, a gate reads more than traces tell, a task has no gold answers,
-            or what `evaluate` refuses.
+        UserError: No decoding of `spec` has a gate, a gate reads values that traces do not have, a task has no gold
+            answers, or `evaluate` refuses the spec.
     """
     rules = tuple(decoding for decoding in spec.decodings if decoding.gated)
     if not rules:
         raise UserError("decodings: none of them has a gate; accepted: replace or extrapolate, as -d replace,tau=-0.1")
     for rule in () if undo else rules:
         assert rule.gate is not None
-        Trace(np.zeros((1, columns_of(0)), dtype=np.float32)).value(rule.gate)  # refused before anything is decoded
+        Trace(np.zeros((1, columns_of(0)), dtype=np.float32)).value(rule.gate)  # raises before anything is decoded
     generators = {rule: rule if undo else Decoding(mode=rule.primary) for rule in rules}
     store = RecordStore(records)
     to_decode = spec.model_copy(update={"decodings": tuple(dict.fromkeys(generators.values()))})
@@ -120,24 +128,25 @@ def credit_statistics(
 
 
 def _missing(job: Job, store: RecordStore) -> int:
-    """Count the responses of a job that the store does not hold with their traces."""
+    """Count the responses of a job that are not in the store with their traces."""
     rows = record.rows if (record := job.read(store)) is not None else {}
     keys = [(request.problem, request.sample) for request in job.requests]
     return sum(key not in rows or not known(rows[key].trace_columns) for key in keys)
 
 
-# Which tokens
+# Choose the tokens
 
 
 def chosen(job: Job, record: Record, rule: Decoding, most: int, noises: int, undo: bool, seed: int) -> Frame:
-    """Choose flagged tokens of each problem, and for each one that is not flagged, drawn by the seed.
+    """Draw flagged tokens of each problem by `seed`, and for each of them a match that is not flagged.
 
-    A match is of the same problem, tenth and strata (but for what the gate itself looks at), in a response with the
-    same verdict: after the other an effect can only go the other way. Where there is none `match` is -1.
+    A match has the same problem, tenth and strata, except for the stratum that the gate itself decides. Its response
+    has the same verdict, because the effect can only have the other sign after the other verdict. If there is no match,
+    the column `match` is -1.
 
     Returns:
-        A row a flagged token, and a row a match, whose number `match` is. `weight` is how many flagged tokens of its
-        problem a row stands for. `change` and `own` say what is to be replayed.
+        One row per flagged token and one per match. `match` is one number for both. `weight` is how many
+        flagged tokens of its problem a row represents. `change` and `own` are the changes to replay.
     """
     import pandas
 
@@ -178,9 +187,9 @@ def chosen(job: Job, record: Record, rule: Decoding, most: int, noises: int, und
 
 
 def _tokens(job: Job, record: Record, key: tuple[str, int], rule: Decoding, undo: bool) -> Frame:
-    """Return a row for each token of a response: where it is, what is known of it, and whether it is flagged.
+    """Return a row for each token of a response: its position, its statistics, and whether it is flagged.
 
-    `same` is about the chance that it is drawn again by the rule's target.
+    `same` is roughly the probability that the rule's target draws the same token again.
     """
     import pandas
 
@@ -216,13 +225,13 @@ def _tokens(job: Job, record: Record, key: tuple[str, int], rule: Decoding, undo
 
 
 def changes_of(part: Frame) -> Iterator[Change]:
-    """Yield all that is to be replayed of chosen tokens."""
+    """Yield all changes to replay for the chosen tokens."""
     yield from part["change"]
     yield from part["own"].dropna()
 
 
 def price(parts: Sequence[tuple[Job, Frame]], store: RecordStore, noises: int) -> str:
-    """Describe how much is to be drawn and replayed, and its tokens; what records hold costs nothing."""
+    """Describe how many responses and replays are to generate, and how many tokens. Cached ones cost nothing."""
     draws, replays, tokens, seen = 0, 0.0, 0.0, set[Any]()
     for job, part in parts:
         record, judge = store.read(*job.record.split("/")), judge_of(job)
@@ -241,11 +250,11 @@ def price(parts: Sequence[tuple[Job, Frame]], store: RecordStore, noises: int) -
     )
 
 
-# What came out
+# Compute the results
 
 
 def _measured(job: Job, part: Frame, store: RecordStore, noises: int) -> Frame:
-    """Add what the replays say: `changed`, `effect`, `fresh` and its first noise, `changed_own`, `effect_own`."""
+    """Add the results of the replays: `changed`, `effect`, `fresh` and its first noise, `changed_own`, `effect_own`."""
     record = store.read(*job.record.split("/"))
     rows = []
     for row in part.to_dict("records"):
@@ -267,16 +276,16 @@ def _measured(job: Job, part: Frame, store: RecordStore, noises: int) -> Frame:
 
 
 def tables(measured: Sequence[Frame], noises: int) -> dict[str, tuple[dict[str, Any], ...]]:
-    """Put tokens together, with intervals over problems: a table a question, and in each of them rows a rule.
+    """Return the results with intervals over problems, in one table per question with one row or more per rule.
 
-    - `effects`: the mean effect of changing a token, and the share of tokens that `matter`, whose change changes the
-      verdict, of flagged ones, of their matches and of vetoes; over all and over really changed ones; after responses
-      of either verdict;
-    - `differences`: of flagged tokens from their matches, and from vetoes, token by token; over all of them, and over
-      those that the rule's target really changed;
-    - `check`: the mean effect on changed tokens by the response's own noise and by fresh noise, and both variances;
-    - `strata`: by depth, by entropy of base, and by size and sign of delta log p;
-    - `signs`: at equal size, tokens that RL made less likely against those that it made likelier.
+    - `effects`: the mean effect of changing a token, and the share of tokens that `matter`, which means that changing
+      them changes the verdict. Rows are for flagged tokens, for their matches and for vetoes; over all tokens and over
+      those that really changed; after correct and after wrong responses.
+    - `differences`: flagged tokens minus their matches, and minus vetoes, token by token; over all tokens and over
+      those that the rule's target really changed.
+    - `check`: the mean effect on changed tokens with the response's own noise and with fresh noise, and both variances.
+    - `strata`: by depth, by base's entropy, and by size and sign of delta log p.
+    - `signs`: at equal size, tokens that RL made less likely compared with those that it made more likely.
     """
     import pandas
 
@@ -320,7 +329,10 @@ def _by_verdict(part: Frame) -> Iterator[tuple[str, Frame]]:
 
 
 def _sums(part: Frame, values: Any, order: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sums of values and of weights, both (problems,); weights are scaled to sum to the tokens there are."""
+    """Return the sums of values and of weights, both (problems,).
+
+    The weights are scaled to sum to the number of tokens.
+    """
     weight = part["weight"].astype(float)
     weight = weight * (len(part) / max(weight.sum(), 1e-12))
     both = (weight * np.asarray(values, dtype=float), weight)
@@ -329,7 +341,7 @@ def _sums(part: Frame, values: Any, order: Sequence[str]) -> tuple[np.ndarray, n
 
 
 def _mean(part: Frame, values: Any) -> Estimate:
-    """Return a mean; without an interval where all values are equal, and their spread tells nothing."""
+    """Return a mean. It has no interval if all values are equal, because their spread then carries no information."""
     estimate = token_mean(*_sums(part, values, list(dict.fromkeys(part["problem"])))) if len(part) else Estimate(None)
     return Estimate(estimate.value) if estimate.low == estimate.high else estimate
 
@@ -339,9 +351,10 @@ def _share(part: Frame, values: Any) -> Estimate:
 
 
 def _effect(part: Frame) -> tuple[Estimate, Estimate]:
-    """Return the mean effect and the share that matters.
+    """Return the mean effect and the share of tokens that matter.
 
-    An effect is between -1 and 1. Where all are equal, the width of the share's interval stands for theirs.
+    An effect is between -1 and 1. If all effects are equal, each end of the mean's interval lies as far from the mean
+    as the share's interval is wide.
     """
     matter, estimate = _share(part, part["effect"].astype(float).abs()), _mean(part, part["effect"])
     if estimate.value is None or matter.low is None or matter.high is None:
@@ -354,14 +367,14 @@ def _effect(part: Frame) -> tuple[Estimate, Estimate]:
 
 
 def _estimates(part: Frame) -> dict[str, Any]:
-    """Return the mean effect and the share that matters, and of how many tokens they are."""
+    """Return the mean effect, the share of tokens that matter, and the number of tokens."""
     counts = {"problems": part["problem"].nunique(), "tokens": len(part), "changed": int(part["changed"].sum())}
     effect, matter = _effect(part)
     return {**counts, **columns(effect=effect, matter=matter)}
 
 
 def _differences(groups: Mapping[str, Frame]) -> Iterator[dict[str, Any]]:
-    """Yield the mean differences of effects, and of what matters, pair by pair."""
+    """Yield the mean differences of the effect and of the share that matters, for each pair of groups."""
     flagged = groups[FLAGGED]
     others = {}
     if len(matched := groups[MATCHED]):
@@ -377,7 +390,7 @@ def _differences(groups: Mapping[str, Frame]) -> Iterator[dict[str, Any]]:
 
 
 def _check(changed: Frame) -> dict[str, Any]:
-    """Hold the effect under the response's own noise against that under fresh noise, of changed tokens."""
+    """Compare the effect with the response's own noise to that with fresh noise, over changed tokens."""
     if not len(changed):
         return {"tokens": 0, **columns(paired=Estimate(None), unpaired=Estimate(None), difference=Estimate(None))}
     paired, fresh, first = (changed[name].astype(float) for name in ("effect", "fresh", "first"))
@@ -387,7 +400,7 @@ def _check(changed: Frame) -> dict[str, Any]:
 
 
 def _signs(below: Frame, above: Frame) -> dict[str, Any]:
-    """Compare tokens that RL made less likely with those that it made likelier."""
+    """Compare tokens that RL made less likely with those that it made more likely."""
     order = list(dict.fromkeys([*below["problem"], *above["problem"]]))
     signs: dict[str, Any] = {}
     for name, side in (("below", below), ("above", above)):

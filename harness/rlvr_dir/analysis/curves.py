@@ -1,7 +1,7 @@
-"""Training curves from the logs that trainers leave, of several runs: validations, and what was seen of the rollouts.
+"""Read training curves of several runs from trainers' logs: validations, and statistics of the rollouts.
 
-A validation is Avg@k on held-out problems, of every training alike; the accuracy of the rollouts is of the training's
-own problems, drawn as that training draws them; a reward is neither.
+A validation is Avg@k on held-out problems, which are the same for every run. The accuracy of the rollouts is on the
+run's own training problems, with its own sampling settings. A reward is neither.
 """
 
 import json
@@ -22,17 +22,17 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.results.trainings import read_json
 from rlvr_dir.stats import Estimate
 
-# What each trainer calls it (our own, TRL, verl), in this order of preference.
+# The names in each trainer's log (ours, TRL, verl), in order of preference.
 NAMES = {
     "rollout_accuracy": ("accuracy", "rewards/accuracy/mean", "rlvr_dir/accuracy"),
     "reward": ("reward", "critic/score/mean", "critic/rewards/mean"),
     "entropy": ("entropy", "actor/entropy", "actor/entropy_loss"),
     "length": ("length", "completions/mean_length", "response_length/mean", "mean_tokens"),
 }
-MOST_VALUE = 1e30  # of what a figure can show
+MOST_VALUE = 1e30  # the largest value that a figure can show
 STEPS = ("step", "training/global_step", "global_step", "update")
-SHARES = ("token_share", "gradient_share")  # by the tokens' probability
-KEPT = ("avg", "samples", "right", "limited")  # of a validation
+SHARES = ("token_share", "gradient_share")  # both by the probability of the tokens
+KEPT = ("avg", "samples", "right", "limited")  # the columns of a validation that are kept
 _VERL = re.compile(r"val-core/(?P<task>.+)/acc/mean@(?P<samples>\d+)")
 
 Validations = dict[str, list[dict[str, Any]]]  # by benchmark: step, avg, samples and, where it is known, right
@@ -42,10 +42,11 @@ def curves(paths: Mapping[str, Sequence[Path]], step: int | None = None) -> Anal
     """Return every curve of every run, by method: `{"Ours": [run1.jsonl, run2.jsonl], ...}`.
 
     Args:
-        step: that of the gradient mass; None: the mean over all steps.
+        paths: The logs of each method.
+        step: The step whose gradient mass is returned. None averages over all steps.
 
     Raises:
-        UserError: a log cannot be read, none has a number that is known, or none has the gradient mass of the step.
+        UserError: A log cannot be read, none has a known number, or none has the gradient mass of the step.
     """
     runs = [_Run.read(method, i, path) for method, files in paths.items() for i, path in enumerate(files, 1)]
     tables = {"curves": [row for run in runs for row in run.curves()], **_validated(runs)}
@@ -66,15 +67,15 @@ def curves(paths: Mapping[str, Sequence[Path]], step: int | None = None) -> Anal
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """The log of one training, the `number`-th of its method, and what its folder says of it."""
+    """Hold the log of one run, the `number`-th of its method, and the facts that its folder has."""
 
     method: str
     number: int
     records: Sequence[Mapping[str, Any]]
     base: Mapping[str, Any]  # the base's validation
-    top_p: float | None  # of the rollouts
-    learned_from: bool  # the log knows no other rollouts: verl's with dynamic sampling
-    drawn: str  # how responses are drawn in validations
+    top_p: float | None  # the top-p of the rollouts
+    learned_from: bool  # the log has only rollouts that were learned from, as in verl with dynamic sampling
+    drawn: str  # the sampling settings of validations
 
     @classmethod
     def read(cls, method: str, number: int, path: Path) -> "_Run":
@@ -99,9 +100,9 @@ class _Run:
 
 
 def _validated(runs: Sequence[_Run]) -> dict[str, list[dict[str, Any]]]:
-    """Return the tables of validations: of each run, means over those of a method, and ways to choose a checkpoint.
+    """Return the tables of validations: each run's, the means over a method's runs, and the checkpoint selections.
 
-    What was drawn in another way, or on other problems, is another benchmark.
+    Validations with other sampling settings or on other problems form another benchmark.
     """
     benchmarks: dict[tuple[Any, ...], dict[str, dict[int, list[dict[str, Any]]]]] = {}
     for run in runs:
@@ -132,16 +133,16 @@ def _validated(runs: Sequence[_Run]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _gradient_of(runs: Sequence[_Run], method: str, step: int | None) -> list[dict[str, float]]:
-    """Return the gradient mass of a method's first run that has it."""
+    """Return the gradient mass from the first run of a method that logged it."""
     gradients = (_gradient(run.records, step) for run in runs if run.method == method)
     return next((rows for rows in gradients if rows), [])
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """Read the records of a log: JSON lines, or a JSON list (or an object with a list `log_history`).
+    """Return the records of a log: JSON lines, a JSON list, or an object with a list `log_history`.
 
     Raises:
-        UserError: it is not one of these.
+        UserError: The file has none of these forms.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -156,12 +157,12 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     rows = [row for row in data if isinstance(row, Mapping)] if isinstance(data, list) else []
     if not rows:
         raise UserError(f"{path} holds no records; accepted: JSON lines, or a JSON list of records")
-    # verl's file logger puts the numbers of a row under `data`
+    # verl's file logger writes the numbers of a row under `data`
     return [{**row, **inner} if isinstance(inner := row.get("data"), Mapping) else dict(row) for row in rows]
 
 
 def curve(records: Sequence[Mapping[str, Any]], column: str) -> list[tuple[float, float]]:
-    """Return (step, value) of one of `NAMES`; empty where the log has no such number."""
+    """Return the (step, value) pairs of one of `NAMES`. The list is empty if the log has no such number."""
     name = next((n for n in NAMES[column] if any(_number(row.get(n)) for row in records)), None)
     if name is None:
         return []
@@ -171,9 +172,9 @@ def curve(records: Sequence[Mapping[str, Any]], column: str) -> list[tuple[float
 
 
 def validations(base: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Validations:
-    """Return the validations of a log by benchmark, the base's first, at step 0; those that verl made by `TASK (verl)`.
+    """Return the validations of a log by benchmark, beginning with base's at step 0.
 
-    Of verl's own `val-core/*` only the score is known.
+    Validations that verl made itself are named `TASK (verl)`. Its `val-core/*` numbers have only the score.
     """
     by_task: dict[str, dict[float, dict[str, Any]]] = {}
     for row in [{"step": 0, "validation": base}, *records]:
@@ -195,13 +196,13 @@ def validations(base: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -
 
 
 def _means(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[tuple[float, Estimate]]:
-    """Give the mean of each step that all runs have; its interval is over problems and runs."""
+    """Yield the mean at each step that all runs have, with an interval over problems and runs."""
     by = [{row["step"]: row for row in rows} for rows in runs]
     for step in sorted(set.intersection(*(set(by_step) for by_step in by))):
         rows = [by_step[step] for by_step in by]
         mean = float(np.mean([row["avg"] for row in rows]))
         if len({_problems(row) for row in rows}) == 1 and rows[0].get("right"):
-            # the base is one model, whatever was trained from it
+            # all runs start from the same base
             score = stats.score_over_runs([dict(enumerate(map(samples_of, rows[:1] if step == 0 else rows)))])
             yield step, Estimate(mean, score.low, score.high)
         else:
@@ -209,19 +210,19 @@ def _means(runs: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[tuple[float,
 
 
 def _problems(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the problems of a validation; nothing where it does not tell."""
+    """Return the problems of a validation; empty if the row does not list them."""
     return tuple(sorted(row.get("right") or ()))
 
 
 def samples_of(row: Mapping[str, Any]) -> np.ndarray:
-    """Return a validation as (problems, samples) of 0 and 1, by problem."""
+    """Return a validation as (problems, samples) of 0 and 1, with problems in the order of their names."""
     return stats.samples_of([row["right"][problem] for problem in sorted(row["right"])], int(row["samples"]))
 
 
 def _choices(runs: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | None:
-    """Return what the ways of choosing a checkpoint score, as means over runs, of the validations that all runs have.
+    """Return the score of each way to select a checkpoint, as means over runs, from the validations that all runs have.
 
-    None where these are fewer than two.
+    Return None if there are fewer than two such validations.
     """
     choices, shared = [], set.intersection(*({row["step"] for row in rows} for rows in runs))
     for rows in runs:
@@ -241,9 +242,9 @@ def _choices(runs: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | No
 
 
 def _gradient(records: Sequence[Mapping[str, Any]], step: int | None) -> list[dict[str, float]]:
-    """Return shares of tokens and of gradient mass by the tokens' probability: of a step, or the mean over all.
+    """Return the shares of tokens and of gradient mass by token probability, at a step or averaged over all steps.
 
-    A step that learned from nothing has none.
+    Steps that learned from nothing are skipped.
     """
     rows = [row for row in records if all(_numbers(row.get(name)) and sum(row[name]) for name in SHARES)]
     rows = [row for row in rows if step is None or row.get("step") == step]

@@ -17,11 +17,13 @@ def expected_replacements(
     """Return what RL would most likely write at the `share` of base's tokens with the lowest Δ log p.
 
     Args:
-        read: yields base's own responses, with traces that list most likely tokens; it is called twice.
-        title: what these responses are.
+        read: Yields base's own responses, with traces that list the most likely tokens. It is called twice.
+        title: A title for these responses.
+        share: The share of base's tokens to look at.
+        tokenizer: Decodes the tokens for display.
 
     Raises:
-        ValueError: a response has no such trace.
+        ValueError: A response has no such trace.
     """
     parts = [_trace(row).fact("delta_logp") for row in read()]
     delta = np.sort(np.concatenate(parts)) if parts else np.zeros(1)

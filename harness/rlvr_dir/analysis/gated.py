@@ -1,4 +1,4 @@
-"""Count where and when a gate redraws, and what follows, in gated decodings, a rollout at a time.
+"""Count where a gate flags tokens and what follows them, in gated decodings, one rollout at a time.
 
 found = gated_statistics(EvalSpec(tasks=("tiny_medium",), decodings=("replace,tau=-0.1",)), "runs/records")
 """
@@ -19,10 +19,10 @@ from rlvr_dir.records import Row
 from rlvr_dir.stats import Estimate, token_mean, token_share
 
 TOKENS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384)  # where bins of position begin
-TENTHS = 10  # of a response
-RUNS = 6  # lengths of runs that are counted apart; the last one is "or more"
+TENTHS = 10  # parts of a response
+RUNS = 6  # run lengths that are counted separately; the last one means "or more"
 AFTER = 8  # tokens that follow a changed one
-# By problem: arrays whose last axis is (what is counted, out of how many).
+# For each problem: arrays whose last axis is (count, total).
 SHAPES: dict[str, tuple[int, ...]] = {
     "share": (), "changed": (), "other": (), "by_token": (len(TOKENS),), "by_tenth": (TENTHS,), "entropy": (2, 2),
     "kept": (2,), "after": (2, AFTER),
@@ -30,7 +30,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
 
 
 class Gated:
-    """The counts of one decoding, by problem."""
+    """Hold the counts of one decoding, by problem."""
 
     def __init__(self) -> None:
         self.problems: dict[str, dict[str, np.ndarray]] = {}
@@ -40,7 +40,7 @@ class Gated:
         """Count one rollout.
 
         Raises:
-            ValueError: it was decoded without a trace.
+            ValueError: It was decoded without a trace.
         """
         trace, replaced, changed = trace_of(rollout), np.asarray(rollout.replaced), np.asarray(rollout.changed)
         n = replaced.size
@@ -59,7 +59,7 @@ class Gated:
         for row, hit in enumerate((replaced, ~replaced)):
             for column, value in enumerate(entropy):
                 counts["entropy"][row, column] += value[hit].sum(), hit.sum()
-        kept = ~changed  # where another token was written, the trace is of the one that was not
+        kept = ~changed  # at a changed token, the trace describes the proposed token
         for column, value in enumerate(p):
             counts["kept"][column] += value[kept].sum(), kept.sum()
             for k in range(AFTER):
@@ -68,17 +68,17 @@ class Gated:
                 follows = follows[kept[follows]]
                 counts["after"][column, k] += value[follows].sum(), follows.size
         edges = np.flatnonzero(np.diff(np.concatenate([[0], replaced.astype(np.int8), [0]])))
-        lengths = edges[1::2] - edges[::2]  # of the runs of redrawn tokens
+        lengths = edges[1::2] - edges[::2]  # lengths of the runs of flagged tokens
         self.runs += np.bincount(np.minimum(lengths, RUNS) - 1, minlength=RUNS)
 
     def add_all(self, rollouts: Iterable[Row]) -> "Gated":
-        """Count many rollouts; return this."""
+        """Count many rollouts; return this object."""
         for rollout in rollouts:
             self.add(rollout)
         return self
 
     def estimate(self, name: str, *place: int) -> tuple[Estimate, int]:
-        """Return a share, or a mean of entropies or variations, with its interval, and out of how many it is."""
+        """Return a share, or a mean of entropies or variations, with its interval, and its number of tokens."""
         table = np.stack([counts[name][place] for counts in self.problems.values()])  # (problems, 2)
         return (token_mean if name in ("entropy", "other") else token_share)(table[:, 0], table[:, 1]), int(
             table[:, 1].sum()
@@ -86,12 +86,12 @@ class Gated:
 
 
 def gated_statistics(spec: EvalSpec, records: str | Path, *, progress: bool = True) -> Analysis:
-    """Decode the gated decodings of a spec with traces, and count where they redraw and what follows.
+    """Decode the gated decodings of `spec` with traces; count where tokens are flagged and what follows.
 
-    What the records hold with a trace is not decoded again.
+    Responses that are cached with a trace are not generated again.
 
     Raises:
-        UserError: no decoding of the spec has a gate, or what `evaluate` refuses.
+        UserError: No decoding of `spec` has a gate, or `evaluate` refuses the spec.
     """
     gated = tuple(decoding for decoding in spec.decodings if decoding.gated)
     if not gated:

@@ -1,12 +1,12 @@
-"""Values in fixed bins: counts, not values, so that histograms of shards add up to that of the whole."""
+"""Count values in fixed bins. Only counts are stored, so histograms of shards add up to that of the whole."""
 
 import numpy as np
 
-NEAR = 1e-3  # nats: tokens of a smaller |value| are counted apart
+NEAR = 1e-3  # nats: tokens with a smaller |value| are counted separately
 
 
 class Histogram:
-    """Counts over tokens; `tokens` also counts the values outside the bins."""
+    """Hold counts over tokens. `tokens` includes the values outside the bins."""
 
     def __init__(self, low: float, high: float, bins: int) -> None:
         self.edges = np.linspace(low, high, bins + 1)
@@ -14,7 +14,7 @@ class Histogram:
         self.tokens = self.near_zero = 0
 
     def add(self, values: np.ndarray) -> None:
-        """Count an array of any length."""
+        """Count the values of an array of any length."""
         x = np.asarray(values, dtype=np.float64)
         self.tokens += x.size
         self.near_zero += int((np.abs(x) < NEAR).sum())

@@ -1,4 +1,4 @@
-"""Accuracy problem by problem as more tokens are replaced, and the kinds of problem that the paper describes."""
+"""Compute the accuracy of each problem as more tokens are replaced, and classify problems as the paper does."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,14 +11,16 @@ from rlvr_dir.results.settings import Setting
 
 ProblemKind = Literal["never solved", "dips first", "rises", "falls", "always solved", "unclear"]
 PROBLEM_KINDS: tuple[ProblemKind, ...] = ("never solved", "dips first", "rises", "falls", "always solved", "unclear")
-SURE = 2.0  # standard errors of a difference of two binomial shares
+SURE = 2.0  # standard errors of the difference of two binomial shares
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problems:
-    """`accuracy` is (problems, steps): base, then replacement in the order of its `ratios`; `rl` beside it.
+    """Hold the accuracy of each problem at each step.
 
-    `samples` is the smallest number of samples of a step, `seen` counts those of a problem over all steps and RL.
+    `accuracy` is (problems, steps): base first, then replacement in the order of its `ratios`. `rl` is RL's accuracy.
+    `samples` is the smallest number of samples at any step. `seen` is the number of samples of a problem over all steps
+    and RL.
     """
 
     task: str
@@ -32,22 +34,22 @@ class Problems:
 
     @property
     def counts(self) -> dict[ProblemKind, int]:
-        """How many problems there are of each kind."""
+        """Return the number of problems of each kind."""
         return {kind: self.kinds.count(kind) for kind in PROBLEM_KINDS}
 
 
 def problems(base: Setting, replaced: Sequence[Setting], rl: Setting | None = None) -> Problems:
-    """Return the accuracy of each problem, its kind found from the samples.
+    """Return the accuracy of each problem, and its kind as estimated from the samples.
 
-    A difference counts where it exceeds two standard errors of the difference of two binomial shares:
+    A difference counts if it exceeds two standard errors of the difference of two binomial shares:
 
-    - *never solved*: not one sample was right, at any ratio or of RL; *always solved*: none was ever wrong, either;
-    - *dips first*: some step before the last lies below base, and the last lies above that step again;
-    - *rises*, *falls*: the last step lies above, or below, base;
+    - *never solved*: no sample was correct, at any ratio or from RL; *always solved*: no sample was wrong;
+    - *dips first*: some step before the last is below base, and the last is above that step again;
+    - *rises*, *falls*: the last step is above, or below, base;
     - *unclear*: none of these, at this number of samples.
 
     Raises:
-        UserError: nothing was replaced, or the settings differ in their problems.
+        UserError: Nothing was replaced, or the settings differ in their problems.
     """
     steps = [base, *sorted(replaced, key=lambda setting: setting.replacement_ratio)]
     if len(steps) < 2:
@@ -74,7 +76,7 @@ def problems(base: Setting, replaced: Sequence[Setting], rl: Setting | None = No
 
 
 def problem_kind(accuracy: np.ndarray, samples: int) -> ProblemKind:
-    """Name the kind of one problem, from its accuracy at each step; see `problems`."""
+    """Return the kind of one problem, from its accuracy at each step; see `problems`."""
     if not accuracy.any():
         return "never solved"
     if accuracy.all() and accuracy.min() == 1:
@@ -91,6 +93,6 @@ def problem_kind(accuracy: np.ndarray, samples: int) -> ProblemKind:
 
 
 def _sure(high: float, low: float, samples: int) -> bool:
-    """Return whether `high` lies above `low` by more than two standard errors."""
+    """Return whether `high` exceeds `low` by more than two standard errors."""
     p = (high + low) / 2
     return bool(high - low > SURE * np.sqrt(2 * p * (1 - p) / samples))

@@ -1,4 +1,4 @@
-"""The responses that an analysis reads, with their traces: decoded where the records do not hold them."""
+"""Read the responses that an analysis needs, with their traces. Responses that are not cached are generated."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from rlvr_dir.records import Row
 
 
 def description_of(jobs: Sequence[Job], pair: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what every analysis of responses says of them."""
+    """Return the facts that every analysis of responses has."""
     return {
         "pair": dict(pair),
         "tasks": list(dict.fromkeys(job.task for job in jobs)),
@@ -26,10 +26,12 @@ def description_of(jobs: Sequence[Job], pair: Mapping[str, Any]) -> dict[str, An
 
 
 def drawn_alike(jobs: list[Job]) -> list[Job]:
-    """Return jobs, all of whose tokens are drawn in one way: an analysis counts them together and says how.
+    """Return `jobs` if all have the same sampling settings.
+
+    An analysis pools their tokens and states these settings.
 
     Raises:
-        UserError: two tasks are drawn in ways of their own.
+        UserError: Two tasks have different sampling settings.
     """
     ways = {job.sampling.words: job.task for job in reversed(jobs)}
     if len(ways) > 1:
@@ -43,18 +45,18 @@ def drawn_alike(jobs: list[Job]) -> list[Job]:
 
 
 def once(jobs: Iterable[Job]) -> list[Job]:
-    """Leave out jobs of another's responses: of a benchmark that grades them by answers of its own."""
+    """Drop jobs that share another job's responses, because their benchmark only grades them by answers of its own."""
     return [*{job.record: job for job in jobs}.values()]
 
 
 def limited(job: Job) -> str | None:
-    """Return of what the problems of a job are a part (`16 of 83 problems`); None where it has all."""
+    """Return how many of a benchmark's problems a job has (`16 of 83 problems`); None if it has all."""
     n_problems, whole = len({request.problem for request in job.requests}), job.benchmark.problems
     return f"{n_problems} of {whole} problems" if whole and n_problems != whole else None
 
 
 class TracedRecords:
-    """The responses of a spec, traced; those that two of its benchmarks share, once."""
+    """Hold the responses of a spec, traced. Responses that two of its benchmarks share are included once."""
 
     def __init__(self, spec: EvalSpec, records: str | Path, *, top: int = 0, progress: bool = True) -> None:
         with showing(progress), opened(spec) as engine:
@@ -72,7 +74,7 @@ class TracedRecords:
                 yield from rollouts(job, self._records)
 
     def by_decoding(self) -> dict[Decoding, list[Iterable[Row]]]:
-        """Return the responses of each decoding, a part a task."""
+        """Return the responses of each decoding, with one part per task."""
         rows: dict[Decoding, list[Iterable[Row]]] = {}
         for job in self.jobs:
             rows.setdefault(job.decoding, []).append(rollouts(job, self._records))

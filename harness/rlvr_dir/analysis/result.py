@@ -1,9 +1,9 @@
-"""What an analysis found: facts, and tables of plain rows, in one class that writes its file and reads it back.
+"""Hold the result of an analysis: facts and tables of plain rows, in a class that writes its file and reads it back.
 
     found.write(Path("runs/analysis"))                       # tokens.json
     Analysis.read(Path("runs/analysis/tokens.json")).frame("by_delta")
 
-An estimate is three columns of a row: `share`, `share_low`, `share_high`.
+An estimate takes three columns of a row: `share`, `share_low`, `share_high`.
 """
 
 from pathlib import Path
@@ -23,7 +23,10 @@ else:
 
 
 class Analysis(Stored, frozen=True):
-    """`kind` names the file and its chapter, `facts` say what was analysed and how, `tables` hold what was found."""
+    """Hold the result of an analysis. `kind` names its file and its chapter in a report.
+
+    `facts` state what was analysed and how. `tables` contain the results.
+    """
 
     kind: Text
     facts: Plain = Field(default_factory=dict)
@@ -31,25 +34,25 @@ class Analysis(Stored, frozen=True):
 
     @classmethod
     def read(cls, path: Path) -> "Analysis":
-        """Read a file; raises DamagedError."""
+        """Read a file. Raises DamagedError if it is damaged."""
         return cls.from_file(path)
 
     def write(self, folder: Path) -> Path:
-        """Write it into a folder, under its kind, and return the file."""
+        """Write the file into a folder, named after its kind, and return its path."""
         make_folder(folder)
         path = folder / f"{self.kind}.json"
         write_file(path, self.model_dump_json(indent=1) + "\n")
         return path
 
     def frame(self, table: str) -> Frame:
-        """Return one of the tables; what is not known is None."""
+        """Return one of the tables. Unknown values are None."""
         import pandas
 
         return pandas.DataFrame(list(self.tables[table]), dtype=object)
 
 
 def columns(**estimates: Estimate) -> dict[str, float | None]:
-    """Write estimates as columns of a row."""
+    """Return estimates as the columns of a row."""
     values: dict[str, float | None] = {}
     for name, estimate in estimates.items():
         values |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}

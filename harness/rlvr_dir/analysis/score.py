@@ -1,11 +1,11 @@
-"""Score given texts with both models: what parts the two, whether a file's log-probabilities fit, and who wrote them.
+"""Score given texts with both models: how the two differ, whether a file's log-probabilities fit, and who wrote them.
 
     from rlvr_dir import score
     scores = score({"base": "my-base", "rl": "my-rl"}, "rollouts.jsonl", candidates={"step 40": "run/step-40"})
     scores.verdict, scores.numbers["kl_rl_base"], scores.frame()
 
-Scores are kept in OUT/records, which `rlvr_dir.tokens` reads, and likelihoods at other settings in OUT/likelihoods: a
-run that was interrupted resumes, and one that is complete scores nothing again.
+Scores are stored in OUT/records, which `rlvr_dir.tokens` reads, and likelihoods at other settings in OUT/likelihoods.
+So an interrupted run resumes, and a complete one computes nothing again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,12 +46,12 @@ MEANS = {"kl_rl_base": "KL(RL ‖ base)", "kl_base_rl": "KL(base ‖ RL)", "js":
 TAILS = (0.1, 1.0)  # nats of |Δ log p|
 RATIOS = (0.9, 1.1)  # importance ratios outside these are counted
 OF_DECODING = ("proposed", "proposed_text", "flagged", "changed", "decoding", "task", "delta_logp_written")
-FITS = 2.0  # another explanation is named if it brings the log-probabilities so many times nearer,
-NEAR = 1e-3  # unless they are that near as it is, in nats
+FITS = 2.0  # another explanation is named if its log-probabilities are this many times nearer,
+NEAR = 1e-3  # unless they are already this near, in nats
 
 
 class Number(NamedTuple):
-    """A row of the table: a title, an estimate, and its unit (`nats`, `%` of a fraction, or none)."""
+    """Hold a row of the table: a title, an estimate, and its unit (`nats`, `%` for a fraction, or none)."""
 
     title: str
     value: Estimate
@@ -59,7 +59,7 @@ class Number(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """The mean distance of a file's log-probabilities, moved by `shift` tokens, from a model's at a setting."""
+    """Hold the mean distance from a file's log-probabilities, moved by `shift` tokens, to a model's at one setting."""
 
     distance: float
     name: str
@@ -69,7 +69,7 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """The scores of texts: a `record` with both models' traces and, where these are needed, `likelihoods` by model.
+    """Hold the scores of texts: a `record` with both models' traces and, if needed, `likelihoods` by model.
 
     `likelihoods` has a table for each text, (tokens, settings of `settings_of(claimed)`).
     """
@@ -86,36 +86,39 @@ class Scores:
 
     @cached_property
     def traces(self) -> list[Trace]:
-        """The statistics of each text, in the order of `texts`."""
+        """Return the statistics of each text, in the order of `texts`."""
         return [Trace(self.record.rows[_key(text)].table) for text in self.texts]
 
     @cached_property
     def logp(self) -> list[np.ndarray]:
-        """The file's log-probabilities of the tokens that a model wrote, by text; NaN where it has none."""
+        """Return the file's log-probabilities of the tokens that a model wrote, by text; NaN if the file has none."""
         return [np.where(text.counted, np.nan if text.logp is None else text.logp, np.nan) for text in self.texts]
 
     @property
     def tokens(self) -> int:
-        """How many tokens a model wrote."""
+        """Return the number of tokens that a model wrote."""
         return sum(int(text.counted.sum()) for text in self.texts)
 
     def frame(self) -> "pandas.DataFrame":
-        """Return a row per token, as `rlvr_dir.tokens` does, without the columns that only decoding has.
+        """Return a row per token, as `rlvr_dir.tokens` does, without the columns that exist only for decoding.
 
-        `counted` says whether a model wrote it; `logp_rollout` is the file's log-probability.
+        `counted` is whether a model wrote the token. `logp_rollout` is the file's log-probability.
         """
         data = token_frame([(self.record, self.tokenizer)]).drop(columns=[*OF_DECODING])
         counted = np.concatenate([text.counted for text in self.texts])
         return data.assign(counted=counted, logp_rollout=np.concatenate(self.logp))
 
     def mean(self, values: Sequence[np.ndarray], share: bool = False) -> Estimate:
-        """Return the mean over the tokens that a model wrote, of (tokens,) numbers by text, with its interval."""
+        """Return the mean, with its interval, over the tokens that a model wrote.
+
+        `values` has a (tokens,) array per text. With `share`, they are treated as a share.
+        """
         kept = [value[text.counted & ~np.isnan(value)] for value, text in zip(values, self.texts, strict=True)]
         return (token_share if share else token_mean)([v.sum() for v in kept], [v.size for v in kept])
 
     @cached_property
     def numbers(self) -> dict[str, Number]:
-        """What parts the two models, and the file's log-probabilities from the writer's, by a short name."""
+        """Return how the two models differ, and how the file's log-probabilities differ from the writer's, by a key."""
 
         def fact(name: str) -> list[np.ndarray]:
             return [trace.fact(name).astype(float) for trace in self.traces]
@@ -148,11 +151,11 @@ class Scores:
 
     @property
     def _untruncated(self) -> Setting:
-        return self.claimed[0] or 1.0, 1.0  # where a log-likelihood is log p
+        return self.claimed[0] or 1.0, 1.0  # here a log-likelihood is log p
 
     @cached_property
     def fits(self) -> list[Fit]:
-        """The distance of each model, setting and shift from the file's log-probabilities, the nearest first."""
+        """Return the distance of each model, setting and shift from the file's log-probabilities, the nearest first."""
         file, found = _joined(self.logp), list[Fit]()
         for name, tables in self.likelihoods.items() if np.isfinite(file).any() else ():
             model = _joined(tables)
@@ -163,7 +166,7 @@ class Scores:
 
     @property
     def explanation(self) -> Fit | None:
-        """The best fit, if it is much nearer to the file than what is claimed; None otherwise."""
+        """Return the best fit if it is much nearer to the file than the claimed one; None otherwise."""
         claimed = (self.writer, self._untruncated, 0)
         own = next((fit.distance for fit in self.fits if fit[1:] == claimed), 0.0)
         return self.fits[0] if own > NEAR and self.fits[0].distance * FITS < own else None
@@ -190,20 +193,20 @@ def score(
     out: str | Path = "scored",
     engine: EngineSpec | Mapping[str, Any] | None = None,
 ) -> Scores:
-    """Score given texts with both models, as `rlvr-dir score` does. Scores that `out` has are not computed again.
+    """Score given texts with both models, as `rlvr-dir score` does. Scores that are in `out` are not computed again.
 
     Args:
         pair: `base` and `rl`, directories or hub ids.
-        texts: a file of JSON lines, or a parquet file; see `rlvr_dir.analysis.texts`.
-        candidates: further checkpoints that may have written the texts, by name; none for base and RL alone. Without
-            it who wrote them is not asked.
-        writer: whose log p is compared with the file's: `base`, `rl`, or a candidate.
-        temperature, top_p: at which the texts are said to be sampled. Logits are divided by the temperature.
-        out: the folder of the scores.
-        engine: its settings, as `{"dtype": "bfloat16"}`.
+        texts: A file of JSON lines, or a parquet file; see `rlvr_dir.analysis.texts`.
+        candidates: Further checkpoints that may have written the texts, by name. An empty mapping tests base and RL
+            alone. None skips the test.
+        writer: The model whose log p is compared with the file's: `base`, `rl`, or a candidate.
+        temperature, top_p: The claimed sampling settings of the texts. Logits are divided by the temperature.
+        out: The folder of the scores.
+        engine: Settings of the engine, such as `{"dtype": "bfloat16"}`.
 
     Raises:
-        UserError: a name, the file or a text is refused; no model has been loaded then.
+        UserError: A name, the file or a text is refused, before any model loads.
     """
     pair, spec, names = resolve(parse(Pair, pair)), parse(EngineSpec, engine or {}), ["base", "rl", *(candidates or {})]
     claimed = parse(SamplingSettings, {"temperature": temperature, "top_p": top_p})
@@ -237,9 +240,13 @@ def score(
 def stored_scores(
     engine: Engine, texts: Sequence[Text], scoring: Scoring, out: Path, folders: Sequence[str]
 ) -> list[Record]:
-    """Score the texts that a record lacks, and return the records, one in each folder.
+    """Score the texts that are not yet in a record, and return the records, one in each folder.
 
     Args:
+        engine: The engine, which scores the texts.
+        texts: The texts.
+        scoring: The settings of the scores.
+        out: The folder that contains `folders`.
         folders: `records`, which has traces, and `likelihoods`, which has those of base and then those of RL.
     """
     width, names = trace_columns(TOP), [_key(text)[0] for text in texts]
@@ -289,11 +296,11 @@ def _row(text: Text, table: np.ndarray, part: slice, engine: Engine) -> Row:
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the rows of all texts, NaN after each text: what is moved by a token meets no other text."""
+    """Return the rows of all texts, with NaN after each text, so that a shifted token never reaches another text."""
     return np.concatenate([np.concatenate([part, np.full_like(part[:1], np.nan)]) for part in parts])
 
 
 def _mapped(function: Callable[[float], float], estimate: Estimate) -> Estimate:
-    """Return an estimate of an increasing function of what another one estimates."""
+    """Return the estimate of `function` of an estimated number. `function` must be increasing."""
     ends = (estimate.value, estimate.low, estimate.high)
     return Estimate(*(None if end is None else float(function(end)) for end in ends))

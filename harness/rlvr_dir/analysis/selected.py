@@ -1,4 +1,4 @@
-"""Which tokens each criterion picks when all of them pick equally many, and what RL would put in their place."""
+"""Compare the tokens that each criterion selects at equal number, and the tokens that RL would write in their place."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -9,15 +9,15 @@ import numpy as np
 from rlvr_dir.evals.traces import trace_of
 from rlvr_dir.records import Row
 
-CRITERIA = ("entropy_base", "kl", "delta_logp")  # those the paper compares
+CRITERIA = ("entropy_base", "kl", "delta_logp")  # the criteria that the paper compares
 BELOW = ("delta_logp",)
 
 
 @dataclass(slots=True)
 class Selection:
-    """One criterion at its threshold: tokens of base that it picks, and tokens of RL that come instead.
+    """Hold one criterion at its threshold: the tokens of base that it selects, and RL's tokens in their place.
 
-    `placed` is in expected counts: RL's nucleus at the position, without what base proposed anyway.
+    `placed` contains expected counts from RL's nucleus at the position, without the token that base proposed.
     """
 
     criterion: str
@@ -30,8 +30,8 @@ class Selection:
 def selections(read: Callable[[], Iterable[Row]], ratio: float, top_p: float) -> tuple[list[Selection], int]:
     """Select base's own tokens at one ratio by every criterion; return the selections and the number of tokens.
 
-    `read` is called twice, for the thresholds and for the tokens: it must give the same rollouts, with traces that list
-    RL's most likely tokens. A nucleus longer than the list is cut to it.
+    `read` is called twice, for the thresholds and for the tokens. It must return the same rollouts both times, with
+    traces that list RL's most likely tokens. A nucleus longer than this list is truncated to it.
     """
     parts: dict[str, list[np.ndarray]] = {name: [] for name in CRITERIA}
     for rollout in read():
@@ -59,7 +59,7 @@ def selections(read: Callable[[], Iterable[Row]], ratio: float, top_p: float) ->
 def threshold(values: np.ndarray, ratio: float, *, below: bool) -> float:
     """Return the threshold at which the criterion, a strict inequality, holds for the share `ratio`.
 
-    Where values tie, it holds for as many as come nearest from below.
+    If values tie, it holds for the nearest possible share that is not larger.
     """
     ordered = np.sort(values if below else -values)
     tau = ordered[min(ordered.size - 1, round(ratio * ordered.size))]
@@ -67,7 +67,7 @@ def threshold(values: np.ndarray, ratio: float, *, below: bool) -> float:
 
 
 def nucleus(p: np.ndarray, top_p: float) -> np.ndarray:
-    """Cut listed probabilities, falling along the last axis, to the fewest whose sum reaches `top_p`; sum them to 1.
+    """Truncate listed probabilities, falling along the last axis, to the fewest that reach `top_p`; normalise them.
 
     >>> nucleus(np.array([0.6, 0.3, 0.1]), 0.7).round(3).tolist()
     [0.667, 0.333, 0.0]

@@ -1,8 +1,8 @@
-"""Texts that somebody else wrote, read from a file: responses to prompts, plain text, and rollouts of trainers.
+"""Read texts from other sources: responses to prompts, plain text, and rollouts of trainers.
 
-A line of JSON, or a row of a parquet file, is one text. Its fields are known by the names in `FIELDS`, which are those
-of TRL's completions and `rollout_func`, verl's `rollout_data_dir`, prime-rl's token exports and our own
-`rlvr-dir records export`. Token ids are used as they are; a text is tokenized apart from its prompt, as in decoding.
+A line of JSON, or a row of a parquet file, is one text. `FIELDS` lists the accepted field names: those of TRL's
+completions and `rollout_func`, verl's `rollout_data_dir`, prime-rl's token exports and our own `rlvr-dir records
+export`. Token ids are used unchanged. A text is tokenized separately from its prompt, as in decoding.
 """
 
 import warnings
@@ -27,7 +27,7 @@ FIELDS = {
     "counted": ("loss_mask", "response_mask", "completion_mask", "mask"),
     "logp": ("inference_logprobs", "rollout_log_probs", "completion_logprobs", "logprobs", "sampling_per_token_logps"),
 }
-HEADER = ["config", "task"]  # of the first line that `rlvr-dir records export` writes
+HEADER = ["config", "task"]  # fields of the first line that `rlvr-dir records export` writes
 ACCEPTED = {
     "prompt": "text, or a list of chat messages", "response": "text, or a list of chat messages",
     "before": "a list of token ids", "tokens": "a list of token ids", "counted": "a list of 0 and 1",
@@ -37,18 +37,18 @@ ACCEPTED = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Text(GivenText):
-    """A text with what its file says of each token: whether a model wrote it, and its log-probability there, or NaN."""
+    """Hold a text with facts of each token from its file: whether a model wrote it, and its log-probability or NaN."""
 
-    number: int  # of its line
+    number: int  # the number of its line
     counted: np.ndarray  # (tokens,) bool
     logp: np.ndarray | None  # (tokens,) float
 
 
 def read_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
-    """Return the texts of a file as (number of the line, values by the keys of FIELDS); no model is needed.
+    """Return the texts of a file as (line number, values by the keys of FIELDS). No model is needed.
 
     Raises:
-        UserError: the file cannot be read, or a line has no response or a value of another kind.
+        UserError: The file cannot be read, or a line has no response or a value of another kind.
     """
     try:
         if path.suffix == ".parquet":
@@ -111,17 +111,18 @@ def _is_valid(field: str, value: Any) -> bool:
 
 
 def texts_of(rows: Sequence[tuple[int, Mapping[str, Any]]], engine: Any) -> list[Text]:
-    """Tokenize what `read_rows` returned; a prompt that is a list of messages goes through RL's chat template.
+    """Tokenize the `rows` from `read_rows`. A prompt that is a list of messages is formatted by RL's chat template.
 
-    Where a line has one list of tokens and a mask of those that the model wrote, the prompt is what comes before the
-    first of these. A text without a prompt begins after the beginning-of-text token, or, if there is none, after its
-    own first token, which then has no probability.
+    If a line has one list of tokens and a mask of those that the model wrote, the prompt is the part before the first
+    of these. A text without a prompt begins after the beginning-of-text token. If the tokenizer has none, it begins
+    after its own first token, which then has no probability.
 
     Args:
-        engine: an `Engine`; its weights need not be loaded.
+        rows: What `read_rows` returned.
+        engine: An `Engine`. Its weights need not be loaded.
 
     Raises:
-        UserError: a text has no token, or another number of tokens than of log-probabilities.
+        UserError: A text has no token, or its numbers of tokens and of log-probabilities differ.
     """
     texts, bos = [], engine.tokenizer.bos_token_id
     for number, row in rows:

@@ -1,10 +1,10 @@
-"""The statistics of the tokens of one generation, counted a rollout at a time and never kept.
+"""Count the statistics of the tokens of one generation, one rollout at a time, without storing rollouts.
 
     generation = Generation("base")
     for rollout in rollouts(work, records):
         generation.add(rollout)
 
-What needs an interval is counted by problem; the rest is counted once.
+Statistics that need an interval are counted by problem. The others are counted once.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from rlvr_dir.evals.traces import trace_of
 from rlvr_dir.policy.advantages import gradient_coefficient
 from rlvr_dir.records import Row
 
-# The bins of each fact, in nats.
+# The bins of each statistic, in nats.
 BINS = {
     "delta_logp": (-20.0, 20.0, 400),
     "entropy_base": (0.0, 12.0, 240),
@@ -32,7 +32,7 @@ PROBABILITY_EDGES = tuple(round(0.1 * i, 1) for i in range(11))
 
 
 class Generation:
-    """One model's own responses, both models' view of every token; `who` made them (`base` or `rl`)."""
+    """Hold the counts over one model's own responses, which both models scored. `who` wrote them (`base` or `rl`)."""
 
     def __init__(self, role: str) -> None:
         self.role = role
@@ -44,7 +44,7 @@ class Generation:
         """Count one rollout.
 
         Raises:
-            ValueError: it was decoded without a trace.
+            ValueError: It was decoded without a trace.
         """
         trace = trace_of(rollout)
         facts = {name: trace.fact(name).astype(np.float64) for name in BINS}
@@ -72,12 +72,15 @@ class Generation:
         return self
 
     def by_problem(self, name: str, order: Iterable[str]) -> np.ndarray:
-        """Stack a count of each problem; zeros where a problem has no rollouts."""
+        """Return a count of each problem, stacked in the given order; zeros for a problem without rollouts."""
         empty = ProblemCounts()
         return np.stack([np.asarray(getattr(self.problems.get(key, empty), name)) for key in order])
 
     def likelier(self, least: int, most: int) -> list[dict[str, Any]]:
-        """List the tokens that RL made most likely: by mean delta log p, of those met `least` times or more."""
+        """Return the tokens whose probability RL raised most, by mean delta log p.
+
+        Only tokens that occurred `least` times or more are included. `most` is the length of the list.
+        """
         words = [
             {"id": token, "count": int(n), "delta_logp": delta / n, "p_base": base / n, "p_rl": rl / n}
             for token, (n, delta, base, rl) in self.words.items()
@@ -87,7 +90,7 @@ class Generation:
 
 
 class ProblemCounts:
-    """The counts of one problem."""
+    """Hold the counts of one problem."""
 
     def __init__(self) -> None:
         self.tokens = 0
@@ -95,7 +98,7 @@ class ProblemCounts:
         self.mass = np.zeros((len(PROBABILITY_EDGES) - 1, 2))  # tokens and gradient mass, by probability
 
     def add(self, facts: dict[str, np.ndarray], p_base: np.ndarray, p_rl: np.ndarray, p_own: np.ndarray) -> None:
-        """Count the tokens of one response; `p_own` is of the policy that made them."""
+        """Count the tokens of one response. `p_own` is their probability under the policy that wrote them."""
         self.tokens += p_base.size
         bins = np.digitize(facts["delta_logp"], DELTA_EDGES)
         for column, weights in enumerate((None, p_base, p_rl)):

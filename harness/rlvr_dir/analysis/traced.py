@@ -1,6 +1,6 @@
-"""Token statistics of a pair: base and RL answered the same problems, both scored every token, everything is counted.
+"""Compute the token statistics of a pair: base and RL answered the same problems, and both scored every token.
 
-The audit makes it of the responses that it reads, and writes it beside its page as `tokens.json`.
+The audit computes them from the responses that it reads, and writes them beside its page as `tokens.json`.
 """
 
 import math
@@ -18,9 +18,9 @@ from rlvr_dir.evals.traces import rollouts
 from rlvr_dir.records import Row
 from rlvr_dir.stats import token_share
 
-RATIO = 0.08  # of base's tokens that each criterion picks, as in the paper
+RATIO = 0.08  # the share of base's tokens that each criterion selects, as in the paper
 TOKENS, WORDS = 50, 100  # tokens and words listed
-SHARE, LEAST = 1e-4, 5  # of all tokens, and at least: how often a word must have been met
+SHARE, LEAST = 1e-4, 5  # a listed word must occur at this share of all tokens, and at least this often
 
 
 def token_statistics(
@@ -34,14 +34,14 @@ def token_statistics(
     """Count the tokens of base's and RL's responses.
 
     Args:
-        jobs: of base and RL, finished, with traces that list most likely tokens.
-        records: the store that has their responses.
-        tokenizer: of the pair, one of transformers.
-        pair: what is said of the pair (`Engine.info`).
-        selected: the share of base's tokens that each criterion picks.
+        jobs: Finished jobs of base and RL, with traces that list the most likely tokens.
+        records: The store that has their responses.
+        tokenizer: The tokenizer of the pair, from transformers.
+        pair: Facts about the pair (`Engine.info`).
+        selected: The share of base's tokens that each criterion selects.
 
     Raises:
-        UserError: the tasks are sampled in different ways.
+        UserError: The tasks have different sampling settings.
     """
     jobs = once(drawn_alike([*jobs]))
 
@@ -101,7 +101,7 @@ def token_statistics(
 
 
 def word_floor(tokens: int) -> int:
-    """Return how often a word must have been met among so many tokens for its mean to be listed.
+    """Return how often a word must occur among `tokens` tokens for its mean to be listed.
 
     >>> word_floor(5_000_000), word_floor(10_000)
     (500, 5)
@@ -110,6 +110,6 @@ def word_floor(tokens: int) -> int:
 
 
 def text(tokenizer: Any, token: int) -> str:
-    """Write a token as it stands in a response, its leading space shown."""
+    """Return a token as it appears in a response, with its leading space visible."""
     written = tokenizer.decode([token], skip_special_tokens=False, clean_up_tokenization_spaces=False)
     return written.replace(" ", "␣") if written else str(tokenizer.convert_ids_to_tokens(token))

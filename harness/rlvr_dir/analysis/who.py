@@ -1,8 +1,8 @@
-"""Which of some checkpoints wrote given tokens: a sequential test that is valid whenever it is stopped.
+"""Test which of several checkpoints wrote given tokens, by a sequential test that is valid whenever it is stopped.
 
 A hypothesis is a checkpoint with a setting of the sampler. It is ruled out once the mean likelihood of the others is
-1,000 times its own. If it is true, that happens with a probability of at most 1/1,000, however long the texts are
-(Ville's inequality).
+1,000 times its own. If the hypothesis is true, this happens with a probability of at most 1/1,000, however long the
+texts are (Ville's inequality).
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,20 +16,21 @@ from rlvr_dir.policy.given import FLOOR, Setting
 
 ERROR = 1e-3
 TEMPERATURES, TOP_P = (0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5), (0.7, 0.8, 0.9, 0.95, 1.0)  # other settings, compared
-MOST = 200_000  # tokens that are looked at
-CLEAR = 0.1  # of what parts the candidates: the winner's tokens outside its own nucleus, at most
+MOST = 200_000  # the largest number of tokens used
+CLEAR = 0.1  # at most this ratio of the winner's share of tokens outside its nucleus to the others' least share
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Who wrote the tokens.
+    """Hold who wrote the tokens.
 
-    `kind` is `wrote` (`name` did, at the claimed setting), `neither` (no candidate did at that setting; `name` and
-    `setting` are the likeliest of all that were compared), `precision` (`name` at the claimed setting is the likeliest,
-    but its tokens outside its own nucleus ruled it out or are too many) or `undecided` (`left` are not ruled out).
+    `kind` is one of four. `wrote`: `name` wrote them, at the claimed setting. `neither`: no candidate wrote them at
+    that setting; `name` and `setting` are the most likely of all that were compared. `precision`: `name` at the claimed
+    setting is the most likely, but the tokens outside its own nucleus ruled it out or are too many. `undecided`: those
+    in `left` are not ruled out.
 
-    `own` is the share of tokens outside the nucleus of `name`, `others` the least share outside that of another
-    candidate. `tokens` is how many were needed, or how many there are.
+    `own` is the share of tokens outside the nucleus of `name`. `others` is the least share outside the nucleus of
+    another candidate. `tokens` is how many tokens were needed, or how many there are.
     """
 
     kind: Literal["wrote", "neither", "precision", "undecided"]
@@ -57,17 +58,17 @@ def ruled_out(logs: np.ndarray) -> np.ndarray:
 
 
 def who_wrote(models: Mapping[str, np.ndarray], settings: Sequence[Setting], claimed: Setting) -> Verdict:
-    """Return which candidate wrote some tokens, if one did at the claimed setting.
+    """Return which candidate wrote the tokens, if one did at the claimed setting.
 
     Args:
-        models: by name, (tokens, settings) log-likelihoods as `policy.given.likelihoods` returns them.
-        settings: temperature and top-p of each column; `claimed`, and the same temperature with top-p 1, are among
-            them.
+        models: For each name, (tokens, settings) log-likelihoods as `policy.given.likelihoods` returns them.
+        settings: The temperature and top-p of each column. They include `claimed`, and its temperature with top-p 1.
+        claimed: The setting at which the tokens are said to be sampled.
     """
     names, at = [*models], settings.index(claimed)
     logs = np.stack([models[name][:MOST].T for name in names])  # (names, settings, tokens)
     whole = logs[:, settings.index((claimed[0] or 1.0, 1.0))]
-    outside = (logs[:, at] - whole < log(FLOOR) / 2).mean(axis=1)  # where the floor alone is left
+    outside = (logs[:, at] - whole < log(FLOOR) / 2).mean(axis=1)  # tokens whose likelihood is only the floor
     total, n = logs.sum(axis=2, dtype=float), logs.shape[2]
     every = ruled_out(logs.reshape(-1, n)).reshape(total.shape)[:, at]
     alone = ruled_out(logs[:, at])
@@ -87,7 +88,7 @@ def who_wrote(models: Mapping[str, np.ndarray], settings: Sequence[Setting], cla
 
 
 def settings_of(claimed: Setting) -> tuple[Setting, ...]:
-    """Return the settings that are compared: the claimed one, each other temperature or top-p, untruncated, greedy."""
+    """Return the settings to compare: the claimed one, each other temperature or top-p, untruncated, and greedy."""
     heat, top_p = claimed
     others = [(t, top_p) for t in TEMPERATURES] + [(heat, p) for p in TOP_P] + [(t, 1.0) for t in TEMPERATURES]
     return tuple(sorted({claimed, (heat or 1.0, 1.0), *others, (0.0, 1.0)}))

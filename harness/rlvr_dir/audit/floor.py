@@ -1,7 +1,8 @@
-"""The floor of the token rows: what they are of two models with the same weights, because computers round.
+"""Measure the floor of the token rows: their values for two models with the same weights, caused by rounding alone.
 
-Base scores the audited responses beside itself, in another type and in another batch. A row says nothing about training
-if it is no farther than its floor from what it is for equal models: 0 for a divergence, 100 % for an agreement.
+Base scores the audited responses twice, the second time in another type and in another batch. For equal models a
+divergence would be 0 and an agreement 100 %. A row is evidence of training only if it is farther from that value than
+its floor.
 """
 
 import warnings
@@ -21,21 +22,21 @@ from rlvr_dir.decode import open_engine
 from rlvr_dir.policy.trace import trace
 from rlvr_dir.records import Row
 
-RESPONSES, BATCH = 200, 8  # of each model, which are scored; and how many of them at a time in another batch
-NEAR_ZERO = ("delta_logp", "kl_rl_base", "kl_base_rl", "js")  # what is 0 if two models are the same
+RESPONSES, BATCH = 200, 8  # responses per model that are scored, and the size of the other batch
+NEAR_ZERO = ("delta_logp", "kl_rl_base", "kl_base_rl", "js")  # zero if both models are the same
 
 
 def floors(
     pair: Pair, dtype: str, device: str | None, rows: Mapping[str, Iterable[Row]], temperature: float
 ) -> dict[str, Frame]:
-    """Return what `traced_tokens` makes of base beside itself, by the name of the column; intervals are over problems.
+    """Return the frame of `traced_tokens` for base compared with itself, by column name; intervals are over problems.
 
     Args:
-        pair: The audited pair, of which base is loaded twice with transformers.
+        pair: The audited pair. Its base is loaded twice with transformers.
         dtype: The type in which the pair is decoded.
-        device: Where to compute; None takes a GPU if there is one.
-        rows: Responses by who wrote them, of which the first `RESPONSES` of each are scored.
-        temperature: At which they were sampled.
+        device: Where to compute. None uses a GPU if there is one.
+        rows: Responses by the model that wrote them. The first `RESPONSES` of each model are scored.
+        temperature: The sampling temperature of the responses.
 
     Raises:
         UserError: Base does not fit into memory twice.
@@ -46,7 +47,7 @@ def floors(
     names = f"same weights, {types[1]}", f"same weights, batch of {BATCH}"
     tables: dict[str, dict[str, list[Any]]] = {name: {owner: [] for owner in rows} for name in names}
     with warnings.catch_warnings(), ExitStack() as stack:
-        warnings.simplefilter("ignore", UserWarning)  # that both models are one
+        warnings.simplefilter("ignore", UserWarning)  # about a pair whose two models are the same
         own, other = (stack.enter_context(open_engine(same, each)) for each in specs)
         for owner, of_owner in rows.items():
             chosen = list(islice(of_owner, RESPONSES))
@@ -58,12 +59,12 @@ def floors(
 
 
 def spreads(columns: Iterable[Frame]) -> dict[str, float]:
-    """Return twice the root mean square of each of `NEAR_ZERO` over tokens, in that column where it is largest."""
+    """Return twice the root mean square over tokens of each fact in `NEAR_ZERO`, in the column where it is largest."""
     return {name: max(2 * float(tokens[name].pow(2).mean()) ** 0.5 for tokens in columns) for name in NEAR_ZERO}
 
 
 def _scores(engine: Any, rows: Sequence[Row], temperature: float) -> list[Any]:
-    """Return the log-probabilities of an engine's one model at each token of responses that it reads in one batch."""
+    """Return the log-probabilities of the engine's one model at each token of `rows`, which it reads in one batch."""
     [model], known = engine.models.values(), engine.checkpoints.vocab_size
     texts = [torch.tensor([*row.prompt_token_ids, *row.token_ids], device=engine.device) for row in rows]
     ids, mask = (pad_sequence(parts, batch_first=True) for parts in (texts, [torch.ones_like(text) for text in texts]))
@@ -74,6 +75,6 @@ def _scores(engine: Any, rows: Sequence[Row], temperature: float) -> list[Any]:
 
 
 def _traced(row: Row, lb: Any, lr: Any) -> Any:
-    """Return a row whose trace is that of these log-probabilities."""
+    """Return `row` with the trace that the log-probabilities `lb` and `lr` make."""
     table = trace(lb, lr.to(lb.device), torch.tensor(row.token_ids, device=lb.device), TOP).cpu().numpy()
     return SimpleNamespace(problem=row.problem, sample=row.sample, n_tokens=row.n_tokens, trace=table)

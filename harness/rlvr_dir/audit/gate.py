@@ -1,8 +1,8 @@
-"""A condition on an audit's numbers, such as `gain < 0`, that decides the exit status of the command (`--fail-if`).
+"""Read a condition on an audit's numbers, such as `gain < 0`; `--fail-if` sets the exit status by it.
 
     NAME [.low | .high] (< | <= | > | >=) NUMBER
 
-NAME is the name of a row, such as `outcomes/gain`, or what follows its group: `gain`. `.low` and `.high` are the ends
+NAME is the name of a row, such as `outcomes/gain`, or the part after its group, `gain`. `.low` and `.high` are the ends
 of its interval. NUMBER is in the unit in which the page prints the row.
 """
 
@@ -19,9 +19,10 @@ _HOLDS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.
 
 
 def condition(text: str, claims: Sequence[Claim]) -> Callable[[Mapping[str, Estimate]], bool]:
-    """Read a condition on one of these claims: return a function of their numbers, by name, that says if it holds.
+    """Return a function that takes the numbers by name and returns whether the condition in `text` holds.
 
-    That function raises UserError if the number was not measured, or has no interval.
+    `claims` are the rows that it may name. The function raises UserError if the number was not measured, or has no
+    interval.
 
     Raises:
         UserError: The text does not have this form, or no row has this name.

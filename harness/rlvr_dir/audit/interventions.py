@@ -1,8 +1,9 @@
-"""Claims about interventions: how few tokens carry RL's gain, by whom they are chosen and by whom written.
+"""List the claims about interventions: how few tokens carry RL's gain, what flags them, and which model writes them.
 
-Every way of choosing flags the same shares of the tokens of whoever writes (thresholds from these models' own answers,
-`rlvr_dir.sweep.matched`), and is decoded anew. The frame is that of `rlvr_dir.responses`, with the columns `way` and
-`share`: that which was asked for; base and RL alone are ways, too.
+Every criterion flags the same shares of the proposing model's tokens. The thresholds come from these models' own
+responses (`rlvr_dir.sweep.matched`), and each setting is decoded anew. The frame is that of `rlvr_dir.responses` with
+two more columns: `way`, the way of intervening, and `share`, the requested share of flagged tokens. Base and RL alone
+are ways, too.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,14 +20,14 @@ from rlvr_dir.stats import Estimate
 from rlvr_dir.sweep.matched import tau_for
 from rlvr_dir.sweep.taus import gate_of
 
-SHARES = (0.005, 0.01, 0.02, 0.05, 0.1)  # of the tokens, flagged
-AT = 0.05  # at which rows compare ways
+SHARES = (0.005, 0.01, 0.02, 0.05, 0.1)  # shares of tokens that are flagged
+AT = 0.05  # the share at which rows compare ways
 CRITERIA = {
     "delta_logp": "low Δ log p", "js": "high JS", "entropy_base": "high entropy of base", "random": "chance",
     "delta_logp above": "high Δ log p",
 }  # fmt: skip
-CHOSEN = ("delta_logp", "js", "entropy_base")  # in base's answers; chance is their placebo
-IN_RL = ("delta_logp above", "js", "random")  # in RL's answers
+CHOSEN = ("delta_logp", "js", "entropy_base")  # in base's responses; random flags are their placebo
+IN_RL = ("delta_logp above", "js", "random")  # in RL's responses
 
 
 def _way(mode: str, criterion: str, primary: str = "base") -> Decoding:
@@ -42,15 +43,15 @@ WAYS: tuple[Decoding, ...] = (
 
 
 def name_of(way: Decoding) -> str:
-    """Name a way of intervening, without its threshold: `replace js`, `resample js on rl`."""
+    """Return the name of a way of intervening, without its threshold: `replace js`, `resample js on rl`."""
     return f"{way.mode} {way.criterion}" + (" on rl" if way.primary == "rl" else "")
 
 
 def points_at(values: Mapping[Decoding, Mapping[Gate, np.ndarray]]) -> list[tuple[str, float, Decoding]]:
-    """Return every way at every share, with its decoding; several may be one where values tie.
+    """Return every way at every share, with its decoding. Several may share a decoding if values tie.
 
     Args:
-        values: of each criterion at each token of base's and of RL's own answers, as `criterion_values` gives them.
+        values: Each criterion's values at each token of base's and RL's own responses, as `criterion_values` returns.
     """
     points: list[tuple[str, float, Decoding]] = []
     for way in WAYS:
@@ -62,17 +63,20 @@ def points_at(values: Mapping[Decoding, Mapping[Gate, np.ndarray]]) -> list[tupl
 
 
 def point_frame(points: Iterable[tuple[str, float, Decoding]], responses: Mapping[Decoding, Frame]) -> Frame:
-    """Return the responses of each point, and of base and RL alone, which are ways of share 0 and 1."""
+    """Return the responses of each point, and of base and RL alone, which are ways with share 0 and 1."""
     alone = [("base", 0.0, Decoding(mode="base")), ("rl", 1.0, Decoding(mode="rl"))]
     parts = [responses[decoding].assign(way=way, share=share) for way, share, decoding in [*alone, *points]]
     return pandas.concat(parts, ignore_index=True)
 
 
-# How an estimate is made of points
+# How an estimate is computed from points
 
 
 def correct(points: Frame, way: str, share: float | None = None) -> np.ndarray:
-    """Return the verdicts on a way at a share, (problems, samples); base and RL alone have no share to be named."""
+    """Return whether each response of a way at a share is correct, (problems, samples).
+
+    Base and RL alone need no share.
+    """
     return by_problem(points[(points.way == way) & ((points.share == share) | (share is None))], "correct")
 
 
@@ -82,13 +86,13 @@ def accuracy(points: Frame, way: str, share: float | None = None) -> np.ndarray:
 
 
 def share_of_tokens(points: Frame, way: str, share: float, kind: str = "changed") -> float:
-    """Return the share of tokens that a way changed, or flagged (`replaced`); 0 of no tokens."""
+    """Return the share of tokens that a way changed, or flagged (`replaced`); 0 if there are no tokens."""
     own = points[(points.way == way) & (points.share == share)]
     return float(own[kind].sum() / max(1, own.tokens.sum()))
 
 
 def share_of_gain(way: str) -> Callable[[Frame], Estimate]:
-    """Estimate how much of RL's gain a way has: 0 is base's accuracy, 1 RL's."""
+    """Estimate the share of RL's gain that a way reaches: 0 is base's accuracy, 1 is RL's."""
 
     def of(points: Frame) -> Estimate:
         right, families = correct(points, way, AT), families_of(points)
@@ -99,7 +103,7 @@ def share_of_gain(way: str) -> Callable[[Frame], Estimate]:
 
 
 def difference(way: str, other: str, share: float | None = AT) -> Callable[[Frame], Estimate]:
-    """Estimate the accuracy of a way minus that of another one, paired by problem; models alone have no share."""
+    """Estimate the accuracy of `way` minus that of `other`, paired by problem. Base and RL alone need no share."""
 
     def of(points: Frame) -> Estimate:
         first, second = (correct(points, each, share) for each in (way, other))
@@ -110,9 +114,9 @@ def difference(way: str, other: str, share: float | None = AT) -> Callable[[Fram
 
 
 def reached(way: str, start: str, goal: str) -> Callable[[Frame], Estimate]:
-    """Estimate the share of changed tokens at which a way, which begins as one model, is as good as the other one.
+    """Estimate the share of changed tokens at which `way`, which starts as the model `start`, is as accurate as `goal`.
 
-    None where RL is not significantly above base.
+    The estimate is None if RL is not significantly above base.
     """
 
     def of(points: Frame) -> Estimate:
@@ -156,7 +160,7 @@ def _of(criterion: str) -> str:
 
 
 def flagged(criterion: str) -> str:
-    """Return the words for a criterion and the share of tokens it flags."""
+    """Return the words for a criterion and the share of tokens that it flags."""
     return f"flagged by {CRITERIA[criterion]} ({100 * AT:g} %)"
 
 

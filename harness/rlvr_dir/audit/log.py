@@ -1,4 +1,4 @@
-"""The numbers of an audit as one MLflow run: a metric a claim and column, with both ends of its interval."""
+"""Log the numbers of an audit as one MLflow run: a metric per claim and column, with both ends of its interval."""
 
 import re
 import warnings
@@ -8,12 +8,12 @@ from rlvr_dir.audit.run import THIS, Audit
 from rlvr_dir.tracking.store import TrackingStore, patience, reason
 
 EXPERIMENT = "rlvr-dir-audit"
-AT_ONCE = 1000  # metrics that MLflow takes in a call
-_REFUSED = re.compile(r"[^\w. /-]")  # in a metric's name
+AT_ONCE = 1000  # metrics that MLflow accepts in one call
+_REFUSED = re.compile(r"[^\w. /-]")  # characters that MLflow refuses in a metric's name
 
 
 def log_audit(audit: Audit, store: Path | str) -> None:
-    """Log an audit as a new run; where MLflow cannot be written to there is a warning, and nothing else is lost."""
+    """Log an audit as a new run. If MLflow cannot be written to, print a warning and continue."""
     from mlflow.entities import Metric, Param
 
     facts = audit.analysis.facts
@@ -43,7 +43,7 @@ def log_audit(audit: Audit, store: Path | str) -> None:
 
 
 def metrics_of(audit: Audit) -> dict[str, float]:
-    """Return every number that is known by the name of its claim, with `_low` and `_high`, other columns before it."""
+    """Return every number by the name of its claim, with `_low` and `_high`. Names of further columns are a prefix."""
     metrics: dict[str, float] = {}
     for (name, column), estimate in audit.estimates.items():
         full = name if column == THIS else f"{_REFUSED.sub('_', column)}/{name}"

@@ -1,7 +1,7 @@
-"""Claims about outcomes: what base and RL alone get right, and where the gain comes from.
+"""List the claims about outcomes: the accuracy of base and RL alone, and where the gain comes from.
 
-The frame is that of `rlvr_dir.responses`, of base's and RL's own answers: a row a response, with `decoding`, `task`,
-`problem`, `family`, `sample`, `correct`, `tokens`, `truncated` and `no_box`.
+The frame is that of `rlvr_dir.responses` for base's and RL's own responses. It has one row per response, with
+`decoding`, `task`, `problem`, `family`, `sample`, `correct`, `tokens`, `truncated` and `no_box`.
 """
 
 from collections.abc import Callable
@@ -23,12 +23,12 @@ def table(responses: Frame, column: str, decoding: str) -> np.ndarray:
 
 
 def by_problem(responses: Frame, column: str) -> np.ndarray:
-    """Return a column as (problems, samples), problems in the order of their names."""
+    """Return a column as (problems, samples), with problems in the order of their names."""
     return responses.pivot(index=["task", "problem"], columns="sample", values=column).to_numpy(float)
 
 
 def families_of(responses: Frame) -> Labels | None:
-    """Return the family of each problem, in the order of `by_problem`; None where no problem comes in one."""
+    """Return the family of each problem, in the order of `by_problem`; None if no problem has a family."""
     labels = responses.groupby(["task", "problem"]).family.first()
     if labels.isna().all():
         return None
@@ -36,7 +36,7 @@ def families_of(responses: Frame) -> Labels | None:
 
 
 def score(decoding: str) -> Callable[[Frame], Estimate]:
-    """Estimate Avg of a decoding."""
+    """Estimate Avg@k of a decoding."""
 
     def of(responses: Frame) -> Estimate:
         correct = table(responses, "correct", decoding)
@@ -46,7 +46,7 @@ def score(decoding: str) -> Callable[[Frame], Estimate]:
 
 
 def share(column: str, decoding: str) -> Callable[[Frame], Estimate]:
-    """Estimate the share of responses that have a flag."""
+    """Estimate the share of responses for which a column is true."""
 
     def of(responses: Frame) -> Estimate:
         flags = table(responses, column, decoding)
@@ -66,11 +66,11 @@ def length(decoding: str) -> Callable[[Frame], Estimate]:
 
 
 def tokens_per_right(decoding: str) -> Callable[[Frame], Estimate]:
-    """Estimate the tokens of all responses for each one that is right."""
+    """Estimate the number of tokens of all responses per correct response."""
 
     def of(responses: Frame) -> Estimate:
         right, tokens = (table(responses, column, decoding).sum(axis=1) for column in ("correct", "tokens"))
-        rate = stats.token_mean(right, tokens, families_of(responses))  # right responses a token
+        rate = stats.token_mean(right, tokens, families_of(responses))  # correct responses per token
         if not rate.value:
             return Estimate(None)
         low, high = (1 / end if end and end > 0 else None for end in (rate.high, rate.low))
@@ -80,7 +80,7 @@ def tokens_per_right(decoding: str) -> Callable[[Frame], Estimate]:
 
 
 def calibration_error(decoding: str) -> Callable[[Frame], Estimate]:
-    """Estimate the expected calibration error of majority votes, in ten bins of their share of the samples."""
+    """Estimate the expected calibration error of majority votes, in ten bins of the majority's share of the samples."""
 
     def of(responses: Frame) -> Estimate:
         votes, right = (table(responses, column, decoding) for column in ("vote", "correct"))
@@ -94,14 +94,14 @@ def calibration_error(decoding: str) -> Callable[[Frame], Estimate]:
 
 
 def gain(responses: Frame) -> Estimate:
-    """Estimate RL's Avg minus base's, paired by problem."""
+    """Estimate RL's Avg@k minus base's, paired by problem."""
     rl, base = (table(responses, "correct", model) for model in ("rl", "base"))
     difference = stats.paired_difference(rl, base, families=families_of(responses))
     return Estimate(difference.mean, difference.low, difference.high)
 
 
 def gain_part(number: int) -> Callable[[Frame], Estimate]:
-    """Estimate one of the two parts of the gain: 0 is more answers, 1 more right ones among the answers."""
+    """Estimate a part of the gain: 0 is more responses with an answer, 1 is more correct ones among those."""
 
     def of(responses: Frame) -> Estimate:
         sides = []
@@ -115,7 +115,10 @@ def gain_part(number: int) -> Callable[[Frame], Estimate]:
 
 
 def solved(*, base: bool, rl: bool) -> Callable[[Frame], Estimate]:
-    """Estimate the share of problems of which base solves one sample at least, or none, and so RL."""
+    """Estimate the share of problems by who solves at least one sample.
+
+    `base` and `rl` are whether base and RL do so in the problems that are counted.
+    """
 
     def of(responses: Frame) -> Estimate:
         hits = [table(responses, "correct", model).any(axis=1) for model in MODELS]
@@ -125,12 +128,15 @@ def solved(*, base: bool, rl: bool) -> Callable[[Frame], Estimate]:
 
 
 def pass_all(decoding: str) -> Callable[[Frame], Estimate]:
-    """Estimate Pass@k with as many samples as there are."""
+    """Estimate Pass@k, where k is the number of samples."""
     return lambda responses: _of_problems(table(responses, "correct", decoding).any(axis=1), families_of(responses))
 
 
 def crossing(beyond_chance: bool) -> Callable[[Frame], Estimate]:
-    """Return the first k at which base's Pass@k is above RL's."""
+    """Return the first k at which base's Pass@k is above RL's.
+
+    With `beyond_chance`, it is the first k at which the difference is significant.
+    """
 
     def of(responses: Frame) -> Estimate:
         base, rl = (table(responses, "correct", model) for model in MODELS)
@@ -141,12 +147,12 @@ def crossing(beyond_chance: bool) -> Callable[[Frame], Estimate]:
 
 
 def rank_name(rank: int, rescale: bool) -> str:
-    """Name the model that is base with the part of ΔW of a rank."""
+    """Return the name of the model that is base plus the part of ΔW with rank `rank`."""
     return f"rank {rank}" + " rescaled" * rescale
 
 
 def rank_claim(rank: int, rescale: bool) -> Claim:
-    """Make the claim about how much of RL's gain the model of a rank has."""
+    """Return the claim about the share of RL's gain that the model of a rank reaches."""
     name = rank_name(rank, rescale)
 
     def of(responses: Frame) -> Estimate:
@@ -166,7 +172,7 @@ def rank_claim(rank: int, rescale: bool) -> Claim:
 
 
 def _of_problems(hits: Any, families: Labels | None) -> Estimate:
-    """Estimate the share of problems of which something is true, (problems,)."""
+    """Estimate the share of problems for which `hits`, (problems,), is true."""
     return Estimate(hits.mean(), *stats.score_interval(hits[:, None].astype(float), families=families))
 
 

@@ -1,4 +1,4 @@
-"""The page of an audit: what was compared and on what, four pictures, then the table group by group.
+"""Build the page of an audit: what was compared and on what, the pictures, then the table group by group.
 
 write(report(audit), Path("audit"))          # report.html, report.md, tables/ and figures/ with CSV and LaTeX
 """
@@ -31,9 +31,9 @@ TITLES = {
     "weights": "Weights: what training changed in the checkpoint",
     "texts": "Texts: how the two distributions differ on given texts",
 }
-MOST_DIGITS = 6  # of a number that would be printed as 0
-BASES, RLS = "base's answers", "RL's answers"  # the panels of the picture of interventions
-LINES: dict[str, dict[str, str]] = {  # their lines, by the way that each draws
+MOST_DIGITS = 6  # digits of a number that would otherwise be printed as 0
+BASES, RLS = "base's answers", "RL's answers"  # the panels of the figure of interventions
+LINES: dict[str, dict[str, str]] = {  # the lines of each panel, by way of intervening
     BASES: {
         "replace delta_logp": "Δ log p, RL's token", "reject delta_logp": "Δ log p, reject",
         "veto delta_logp": "Δ log p, veto", "resample delta_logp": "Δ log p, base again",
@@ -43,17 +43,17 @@ LINES: dict[str, dict[str, str]] = {  # their lines, by the way that each draws
     RLS: {f"resample {name} on rl": f"{words}, base's token" for name, words in zip(
         IN_RL, ("Δ log p", "JS", "chance"), strict=True)},
 }  # fmt: skip
-# Of each mode, and of each criterion in both panels, how its line looks.
+# How the line of each mode, and of each criterion in both panels, looks.
 STYLES: dict[str, dict[str, Any]] = {
     "replace": {"linestyle": "-"}, "reject": {"linestyle": (0, (6, 2, 1, 2)), "markerfacecolor": "white"},
     "veto": {"linestyle": (0, (4, 2)), "marker": "v"}, "resample": {"linestyle": (0, (1, 2)), "marker": "D"},
 }  # fmt: skip
 COLOUR = {"delta_logp": 0, "js": 1, "entropy_base": 2, "random": 3}  # by criterion, in both panels
-CURVE = 60  # points of the curve of concentration
+CURVE = 60  # points of the concentration curve
 
 
 def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[str, str]] = ()) -> Report:
-    """Build the page of an audit; pictures are of the audited pair, tables have a column for every pair."""
+    """Build the page of an audit. Figures show the audited pair; tables have a column for every pair."""
     pictures = {
         "points": accuracy_figure,
         "scores": pass_figure,
@@ -78,7 +78,7 @@ def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[st
     )
 
 
-TILES = {  # the large numbers of the page, by the names of their claims
+TILES = {  # the large numbers at the top, by the names of their claims
     "outcomes/avg/base": ("Base, correct", "base"), "outcomes/avg/rl": ("RL, correct", "rl"),
     "outcomes/gain": ("RL's gain", "mixed"),
     "interventions/reached/delta_logp": ("Base's tokens to change until it matches RL", "mixed"),
@@ -88,7 +88,7 @@ TILES = {  # the large numbers of the page, by the names of their claims
 
 
 def tiles(audit: Audit) -> list[Tile]:
-    """Return the large numbers of the audited pair, those that were measured."""
+    """Return the large numbers of the audited pair that were measured."""
     cells = {claim.name: _number(claim, audit.estimates[claim.name, THIS]) for claim in audit.claims}
     return [
         Tile(title, cells[name].text, cells[name].small, kind)
@@ -120,7 +120,7 @@ def lines(audit: Audit) -> list[str]:
     ]
 
 
-SUMMARY = (  # sentences of numbers by the names of their claims; one without a number is left out
+SUMMARY = (  # sentences with numbers, by the names of their claims; if a number is missing, the sentence is dropped
     "Base answers {outcomes/avg/base} correctly, RL {outcomes/avg/rl}. RL gains {outcomes/gain}; of these, "
     "{outcomes/gain/answers} come from more responses with an answer.",
     "Changing {interventions/reached/delta_logp} of base's tokens, those with the lowest Δ log p, is enough to "
@@ -141,7 +141,10 @@ SUMMARY = (  # sentences of numbers by the names of their claims; one without a 
 
 
 def summary(audit: Audit) -> list[str]:
-    """Write the sentences of `SUMMARY` whose numbers are all known, of the audited pair."""
+    """Return the sentences of `SUMMARY` for the audited pair.
+
+    A sentence is dropped if one of its numbers is missing.
+    """
     cells = {claim.name: _number(claim, audit.estimates[claim.name, THIS]) for claim in audit.claims}
     texts = {name: " ".join((one.text, *one.small)) for name, one in cells.items() if one.value is not None}
     fields = {sentence: re.findall(r"{([^}]+)}", sentence) for sentence in SUMMARY}
@@ -176,7 +179,7 @@ def claim_tables(audit: Audit, group: str) -> tuple[Section, ...]:
 
 
 def _number(claim: Claim, estimate: Estimate) -> Cell:
-    """Write a number; of one that is not reached what it is more than."""
+    """Return a table cell with the number. If it was not reached, the cell states its lower bound."""
     if estimate.value is None and estimate.low is not None and estimate.high is not None:
         ends = claim.unit * estimate.low, claim.unit * estimate.high
         return Cell("not reached", None, ends, (f"more than {ends[0]:.{claim.digits}f}{claim.suffix}",))
@@ -186,16 +189,16 @@ def _number(claim: Claim, estimate: Estimate) -> Cell:
     return cell(estimate, digits, unit=claim.unit, suffix=claim.suffix, plus=claim.signed)
 
 
-# The pictures
+# The figures
 
 
-CHARTS = (  # rows that are drawn against the step of a training
+CHARTS = (  # rows that are drawn against the training step
     "outcomes/avg/rl", "tokens/kl_rl_base/rl", "tokens/same_top/rl", "outcomes/tokens/rl", "weights/change/all",
 )  # fmt: skip
 
 
 def step_chart(claim: Claim, audit: Audit, steps: Mapping[str, int]) -> Section:
-    """Draw a row against the step of each column that is one; other columns are level lines."""
+    """Draw a row against the training step of the columns in `steps`. Other columns are horizontal lines."""
     numbers = {
         column: Estimate(*(end and claim.unit * end for end in (one.value, one.low, one.high)))
         for (name, column), one in audit.estimates.items()
@@ -220,7 +223,7 @@ def step_chart(claim: Claim, audit: Audit, steps: Mapping[str, int]) -> Section:
 
 
 def accuracy_figure(points: Frame) -> Section:
-    """Draw accuracy against the share of changed tokens: of base with RL's tokens, and of RL with base's."""
+    """Draw accuracy against the share of changed tokens: base with RL's tokens, and RL with base's tokens."""
     rows: list[dict[str, Any]] = []
     families = families_of(points)
     levels = {name: _score(correct(points, model), families) for model, name in MODELS.items()}
@@ -260,7 +263,7 @@ def accuracy_figure(points: Frame) -> Section:
 
 
 def concentration_figure(traces: Frame) -> Section:
-    """Draw how much of all JS stands on how few positions, of both models' answers."""
+    """Draw which share of the total JS divergence lies on which share of positions, for both models' responses."""
     rows: list[dict[str, Any]] = []
     with drawing("audit-concentration", 2.6) as canvas:
         for owner, name in OWNERS.items():
@@ -311,7 +314,7 @@ def pass_figure(scores: Frame) -> Section:
 
 
 def layer_figure(weights: Frame) -> Section:
-    """Draw the relative size of the change by layer, a line a kind of matrix."""
+    """Draw the relative size of the change by layer, with one line per kind of matrix."""
     inside = weights[weights.layer.notna() & weights.change.notna()]
     sums = inside.groupby(["kind", "layer"])[["change", "size"]].sum().reset_index()
     sums["relative_change"] = np.sqrt(sums.change / sums["size"].where(sums["size"] > 0))
@@ -330,7 +333,7 @@ def layer_figure(weights: Frame) -> Section:
 
 
 def _score(values: np.ndarray, families: stats.Labels | None) -> Estimate:
-    """Return the mean in percent, of (problems, samples), or of one number a problem as (problems, 1)."""
+    """Return the mean in percent. `values` is (problems, samples), or (problems, 1) for one number per problem."""
     low, high = stats.score_interval(values, families=families)
     return Estimate(100 * values.mean(), 100 * low, 100 * high)
 

@@ -1,9 +1,9 @@
-"""An audit from the request to its table, file and page.
+"""Run an audit, from the request to its table, file and page.
 
     from rlvr_dir.audit.run import Request, run_audit
     audit = run_audit(Request(load_eval({}, {"base": "my-base", "pretrained": "my-rl", "tasks": "mine.jsonl"})), ...)
 
-Every number is made from the list of claims: a row each, and a column a pair.
+Every number is made from the list of claims. Each claim is a row and each pair is a column.
 """
 
 import time
@@ -46,7 +46,7 @@ THIS = "this pair"  # the first column
 
 
 def claims(low_rank: Sequence[int] = ()) -> list[Claim]:
-    """Return every claim that there is, group by group."""
+    """Return every claim, group by group. `low_rank` adds a claim for each rank."""
     return [
         *outcomes.CLAIMS, *(outcomes.rank_claim(rank, rescale) for rank in low_rank for rescale in (False, True)),
         *interventions.CLAIMS, *tokens.CLAIMS, *weights.CLAIMS, *texts.CLAIMS,
@@ -55,11 +55,11 @@ def claims(low_rank: Sequence[int] = ()) -> list[Claim]:
 
 @dataclass(frozen=True)
 class Request:
-    """Hold what is audited: the pair, the tasks and the sampling of `spec`, which groups of rows, and pairs beside it.
+    """Hold what to audit: `spec` with the pair, tasks and sampling settings, the groups of rows, and further pairs.
 
-    Several pairs of one column are seeds of one training. `low_rank` are ranks of ΔW whose models are scored.
-    With `floor` and rows of tokens, further columns are base beside itself. `steps` has the step of a training of each
-    column that is one. `texts` is a file of given texts.
+    If a column has several pairs, these are seeds of one training run. `low_rank` are ranks of ΔW whose models are
+    scored. With `floor` and rows of tokens, further columns compare base with itself. `steps` maps columns to training
+    steps. `texts` is a file of given texts.
     """
 
     spec: EvalSpec
@@ -72,12 +72,12 @@ class Request:
 
     @property
     def groups(self) -> list[str]:
-        """Return the groups of rows: those that are asked for, and that of given texts."""
+        """Return the groups of rows that were requested, and that of given texts if there is a file."""
         return [*self.rows, *([TEXTS] if self.texts else [])]
 
     @property
     def columns(self) -> dict[str, list[EvalSpec]]:
-        """Return the evaluations of each column, that of the pair itself first."""
+        """Return the names of the columns, beginning with that of the pair itself."""
         pairs = {THIS: [self.spec.pair], **self.beside}
         return {name: [self.spec.model_copy(update={"pair": p}) for p in of] for name, of in pairs.items()}
 
@@ -85,7 +85,7 @@ class Request:
         """Refuse what cannot be audited, before any model loads; return the benchmarks.
 
         Raises:
-            UserError: naming the first thing that does not fit.
+            UserError: Something does not fit. The error names the first such thing.
         """
         for name in self.rows:
             if name not in GROUPS:
@@ -117,12 +117,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Audit:
-    """Hold what was found: the claims asked for, the table as its file has it, and the audited pair's `frames`.
+    """Hold the result: the requested claims, the table as written to its file, and the audited pair's `frames`.
 
-    `replaced` has the tokens that would change if RL wrote base's tokens, if rows of tokens were asked for.
+    `replaced` has the tokens that would change if RL wrote base's tokens. It is set only if rows of tokens were
+    requested.
 
-    `analysis` has the table `rows`, a row a claim and column, and facts, of each column its `pairs` and what is
-    `missing` of it, by group.
+    `analysis` has the table `rows`, with a row per claim and column. Its facts list the `pairs` of each column, and by
+    group what is `missing` in it.
     """
 
     claims: tuple[Claim, ...]
@@ -132,7 +133,7 @@ class Audit:
 
     @property
     def columns(self) -> list[str]:
-        """Return the names of the columns, that of the pair itself first."""
+        """Return the names of the columns, beginning with that of the pair itself."""
         return list(self.analysis.facts["pairs"])
 
     @property
@@ -147,12 +148,12 @@ class Audit:
 
 
 def run_audit(request: Request, *, records: Path, out: Path | None = None, progress: bool = True) -> Audit:
-    """Measure every claim that was asked for, on every pair; write `audit.json` and `audit.csv` into `out`, if given.
+    """Measure every requested claim on every pair; write `audit.json` and `audit.csv` into `out`, if given.
 
     With rows of tokens it also writes `tokens.json`, which `rlvr-dir report --analysis` draws.
 
     Raises:
-        UserError: what `Request.check` refuses, no group can be measured, or the disk is full.
+        UserError: `Request.check` refuses the request, no group can be measured, or the disk is full.
     """
     questions, began, earlier = request.check(), time.monotonic(), _stored_facts(out)
     check_writable(*filter(None, (out, records)))
@@ -177,7 +178,7 @@ def run_audit(request: Request, *, records: Path, out: Path | None = None, progr
             for spec in specs
         ]
         numbers[column] = [over_seeds([estimate_of(claim, seed) for seed in seeds], *claim.range) for claim in chosen]
-        for seed in seeds if column != THIS else ():  # which may be large, and are drawn of the pair itself alone
+        for seed in seeds if column != THIS else ():  # may be large, and only the pair's own are drawn
             seed.frames = {}
     [this] = evidence[THIS]
     for column, traces in this.floors.items():
@@ -189,7 +190,7 @@ def run_audit(request: Request, *, records: Path, out: Path | None = None, progr
     speeds = [seed.speed for seeds in evidence.values() for seed in seeds if seed.speed]
     facts: dict[str, Any] = facts_of(request, questions, evidence) | {"date": str(date.today())}
     facts |= {"tokens_per_second": min(speeds, default=None), "minutes": round((time.monotonic() - began) / 60, 1)}
-    if not speeds:  # nothing was decoded: what that took stays
+    if not speeds:  # nothing was decoded, so the earlier speed is kept
         facts |= {name: earlier[name] for name in ("tokens_per_second", "minutes") if name in earlier}
     rows = table_rows(chosen, numbers, facts["samples"])
     analysis = Analysis(kind="audit", facts=facts, tables={"rows": rows})
@@ -202,7 +203,7 @@ def run_audit(request: Request, *, records: Path, out: Path | None = None, progr
 
 
 def sharpened(pair: Pair, temperature: float, folder: Path) -> Pair:
-    """Return base beside its sharpened copy, a placebo, which is written into the folder unless it is there.
+    """Return base paired with its sharpened copy, a placebo. The copy is written into `folder` unless it exists.
 
     Raises:
         UserError: Base cannot be sharpened.
@@ -215,10 +216,12 @@ def sharpened(pair: Pair, temperature: float, folder: Path) -> Pair:
 
 
 def beside_of(texts: Sequence[str]) -> dict[str, list[Pair]]:
-    """Read pairs for further columns, `NAME=BASE:RL`, or `NAME=BASE:RL,RL` of seeds of one training.
+    """Return the pairs of further columns.
+
+    A text is `NAME=BASE:RL`, or `NAME=BASE:RL,RL` for seeds of one training run.
 
     Raises:
-        UserError: one is no such text, or a name is given twice.
+        UserError: A text has another form, or a name is given twice.
     """
     columns: dict[str, list[Pair]] = {}
     for text in texts:
@@ -248,27 +251,27 @@ def audit(
     out: str | Path | None = None,
     **options: Any,
 ) -> "pandas.DataFrame":
-    """Measure what is said of RLVR on a pair, as `rlvr-dir audit` does, and return the table.
+    """Measure what papers report about RLVR on a pair, as `rlvr-dir audit` does, and return the table.
 
     Args:
-        base, rl: directories or hub ids.
-        tasks: benchmarks, by name or `PATH.jsonl`; weights need none.
-        samples: responses a problem; default 8, greedily 1.
-        rows: groups of rows, of `tokens`, `weights`, `interventions` (the hours) and `outcomes`.
-        beside: further pairs, (base, rl) by the name of their column.
-        low_rank: ranks of ΔW whose models are scored.
-        floor: whether rows of tokens are measured of base beside itself, too.
-        texts: a file of given texts, which adds rows of its own.
-        records: store of rollouts; what it holds is not decoded again.
-        out: folder for `audit.json` and `audit.csv`, which replace those of an earlier audit. None writes no file.
-        options: as those of the command: `limit`, `temperature`, `max_tokens`, `backend`, ...
+        base, rl: Directories or hub ids.
+        tasks: Benchmarks, by name or `PATH.jsonl`. Rows of weights need none.
+        samples: Responses per problem. Default: 8, or 1 for greedy decoding.
+        rows: Groups of rows: `tokens`, `weights`, `interventions` (which takes hours) and `outcomes`.
+        beside: Further pairs, as (base, rl) by the name of their column.
+        low_rank: Ranks of ΔW whose models are scored.
+        floor: Whether rows of tokens are also measured for base compared with itself.
+        texts: A file of given texts, which adds rows of its own.
+        records: The store of responses. Cached responses are not generated again.
+        out: Folder for `audit.json` and `audit.csv`, which replace those of an earlier audit. None writes no file.
+        options: Further options of the command: `limit`, `temperature`, `max_tokens`, `backend`, ...
 
     Returns:
-        A row a claim and pair: `group`, `name`, `measured` (a sentence), `how`, `pair` (its column), `value` with its
-        95 % interval `value_low` to `value_high` (shares are fractions), `unit`, and who `published` it.
+        One row per claim and pair: `group`, `name`, `measured` (a sentence), `how`, `pair` (its column), `value` with
+        its 95 % interval `value_low` to `value_high` (shares are fractions), `unit`, and who `published` it.
 
     Raises:
-        UserError: a model, a task or an option is refused, before any model loads.
+        UserError: A model, a task or an option is refused, before any model loads.
     """
     pair = {"base": str(base), "pretrained": str(rl), "tasks": tasks if isinstance(tasks, str) else ",".join(tasks)}
     drawn = 8 if samples is None and options.get("temperature") != 0 else samples
@@ -282,9 +285,9 @@ def audit(
 def table_rows(
     chosen: Sequence[Claim], numbers: Mapping[str, Sequence[Estimate | None]], samples: int | None
 ) -> tuple[dict[str, Any], ...]:
-    """Return the table as plain rows, one a claim and column; `numbers` are those of the claims by column.
+    """Return the table as plain rows, one per claim and column.
 
-    A column has no row for a claim whose number is None.
+    `numbers` are those of the claims in `chosen`, by column. A column has no row for a claim whose number is None.
     """
     return tuple(
         {"group": claim.group, "name": claim.name, **dict(zip(("measured", "how"), claim.words(samples), strict=True)),
@@ -297,17 +300,17 @@ def table_rows(
 
 
 def estimate_of(claim: Claim, evidence: Evidence) -> Estimate:
-    """Return the number of a claim on one pair; none where what it reads is not to be had."""
+    """Return the number of a claim on one pair. It has no value if the data that the claim reads are unavailable."""
     frame = evidence.frames.get(claim.reads)
     return Estimate(None) if frame is None else claim.estimate(frame)
 
 
 def over_seeds(estimates: Sequence[Estimate], least: float = -np.inf, most: float = np.inf) -> Estimate:
-    """Return the mean of the seeds of a training: half its interval is that over seeds and their mean one (MOVER).
+    """Return the mean over the seeds of a training run, with an interval over seeds combined with their own (MOVER).
 
-    Cut at what the number can be, `least` to `most`. Where all seeds have one number with one interval, as of the base
-    that they share, it is that. None where a seed has no number, and without an interval where it has none of that
-    either.
+    The interval is cut to the possible values, `least` to `most`. If all seeds have the same number with the same
+    interval, such as that of their common base, it is returned unchanged. The value is None if a seed has no number. If
+    a seed has no interval of its own, only the variation over seeds counts.
     """
     values = [value for estimate in estimates if (value := estimate.value) is not None and value == value]
     if len(values) < len(estimates):
@@ -326,7 +329,7 @@ def over_seeds(estimates: Sequence[Estimate], least: float = -np.inf, most: floa
 
 
 def facts_of(request: Request, questions: Questions, evidence: Mapping[str, Sequence[Evidence]]) -> dict[str, Any]:
-    """Return what was compared, on what, and what could not be measured."""
+    """Return what was compared, on which problems, and what could not be measured."""
     sampling, benchmarks = request.spec.sampling, questions.benchmarks.values()
     return {
         "pairs": {name: [seed.pair.model_dump(mode="json") for seed in seeds] for name, seeds in evidence.items()},
@@ -349,23 +352,23 @@ def _notes(seeds: Sequence[Evidence]) -> list[str]:
 
 
 def _families(spec: EvalSpec, benchmark: Benchmark) -> int:
-    """Count the families of those problems of a benchmark that are asked."""
+    """Count the families of the problems that are used from a benchmark."""
     labels = benchmark.facts.families or {}
     return stats.count_families([labels[key] for key in spec.problem_ids([*labels], labels)])
 
 
 def _asked(spec: EvalSpec, benchmark: Benchmark) -> str:
-    """Describe how many problems of a benchmark are asked."""
+    """Describe how many problems of a benchmark are used."""
     every = [row["id"] for row in benchmark.problems]
     asked = len(spec.problem_ids(every, benchmark.facts.families))
     return f"{'' if asked == len(every) else f'{asked} of '}{len(every)} problems of {benchmark.name}"
 
 
 def dry_run_words(request: Request, *, records: Path, gpus: Gpus | None = None) -> str:
-    """Return the plan of each column; load no weights.
+    """Return the plan of each column as text. This loads no weights.
 
     Raises:
-        UserError: what `Request.check` refuses, or the two models do not fit together.
+        UserError: `Request.check` refuses the request, or the two models do not fit together.
     """
     questions = request.check()
     sampling, lines = request.spec.sampling, list[str]()
@@ -387,14 +390,17 @@ def dry_run_words(request: Request, *, records: Path, gpus: Gpus | None = None) 
 
 
 def unmeasured(request: Request, questions: Questions) -> list[str]:
-    """Return which groups questions without right answers leave out, of every pair; nothing where there are none."""
+    """Return a sentence for the groups that cannot be measured for any pair because some tasks have no gold answers.
+
+    The list is empty if all tasks have gold answers.
+    """
     missing = Evidence(resolve(request.spec.pair))
     decoded_groups(request.rows, questions, missing)
     return [f"{', '.join(missing.missing)} not measured: {why}" for why in dict.fromkeys(missing.missing.values())]
 
 
 def _stored_facts(out: Path | None) -> dict[str, Any]:
-    """Return the facts of an earlier audit in a folder. They are empty if there is none that can be read."""
+    """Return the facts of an earlier audit in the folder `out`. They are empty if there is none that can be read."""
     if out is None:
         return {}
     try:

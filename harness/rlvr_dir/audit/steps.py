@@ -1,4 +1,4 @@
-"""A folder of checkpoints of one training: which of them an audit has a column for.
+"""Select the checkpoints of one training run that get a column in the audit.
 
 columns = steps_of(Path("runs/train/mine"), every=50)      # {50: .../checkpoint-50, 100: ...}
 """
@@ -9,13 +9,13 @@ from pathlib import Path
 from rlvr_dir.checkpoints.adapter import CONFIG
 from rlvr_dir.errors import UserError
 
-WITHIN = ("", "actor/huggingface", "huggingface")  # of a step's folder, where libraries put the checkpoint
+WITHIN = ("", "actor/huggingface", "huggingface")  # subfolders of a step's folder where libraries write the checkpoint
 
 
 def steps_of(run: Path, every: int) -> dict[int, Path]:
-    """Return the checkpoints in a run's folder by their step: each that `every` divides, and the last.
+    """Return the checkpoints in the folder `run` by their step: each step that `every` divides, and the last.
 
-    A step's folder has a name that ends in its number, such as `checkpoint-50` or `global_step_50`.
+    The name of a step's folder ends in its number, such as `checkpoint-50` or `global_step_50`.
 
     Raises:
         UserError: There is none.

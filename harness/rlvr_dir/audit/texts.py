@@ -1,4 +1,4 @@
-"""Claims about given texts (`--texts`), which both models score: numbers of `rlvr-dir score` as rows of the audit."""
+"""List the claims about given texts (`--texts`), which both models score: numbers of `rlvr-dir score` as audit rows."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""Claims about tokens: both models' views of every token of their own answers, from traces.
+"""List the claims about tokens: how both models score every token of their own responses, read from traces.
 
-A trace looks at both models at the sampling temperature, before top-p cuts either.
+A trace has the probabilities of both models at the sampling temperature, before top-p truncates either.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -15,16 +15,16 @@ from rlvr_dir.evals.traces import trace_of
 from rlvr_dir.records import Row
 from rlvr_dir.stats import Estimate
 
-TOP = 10  # most likely tokens of base among which RL's most likely one is looked for
+TOP = 10  # most likely tokens of base that are compared with RL's most likely one
 FACTS = ("logp_base", "logp_rl", "entropy_base", "entropy_rl", "kl_rl_base", "kl_base_rl", "js", "delta_logp")
-DIVERGENCES, ROUNDING = ["kl_rl_base", "kl_base_rl", "js"], 1e-6  # nats that float32 makes of two equal models
+DIVERGENCES, ROUNDING = ["kl_rl_base", "kl_base_rl", "js"], 1e-6  # nats, from float32 on equal models
 MASS = ("first_base", "others_base", "first_rl", "others_rl")
 COLUMNS = (*FACTS, "place", "position", *MASS, "right", "mark")
 OWNERS = {"rl": "RL's answers", "base": "base's answers"}
 TENTHS = 10
-FORKS = 0.2  # of all tokens, those of the highest entropy
+FORKS = 0.2  # the share of tokens with the highest entropy
 TAIL = 0.5  # nats of Δ log p
-# Where the other facts' tails begin, in nats, and what they are called.
+# Where the tails of the other facts begin, in nats, and their names.
 TAILS = {
     "entropy_base": (1.0, "entropy of base"), "entropy_rl": (1.0, "entropy of RL"),
     "kl_rl_base": (0.1, "KL(RL ‖ base)"), "kl_base_rl": (0.1, "KL(base ‖ RL)"),
@@ -37,17 +37,17 @@ def traced_tokens(
     right: Mapping[tuple[str, str, int], bool] | None = None,
     marks: Collection[int] = (),
 ) -> Frame:
-    """Return a row a token of traced responses, by who wrote them (`decoding`), and what both models think of it.
+    """Return one row per token of traced responses, with who wrote it (`decoding`) and both models' statistics.
 
-    `place` is that of RL's most likely token among base's most likely, 0 if both have the same, `TOP` if it is not one
-    of them. `logp_base`, `logp_rl` and `delta_logp` are of the token that was written. A divergence that is no larger
-    than rounding is 0. `unit` is what intervals are over: the problem, or its family where `families` has one.
-    `first_base` and `others_base` are base's probabilities of its most likely token and of its next nine together.
-    `right` is the verdict on the response, by who wrote it, problem and sample, 0.5 if there is none. `mark` is 1 if
-    the token is one of `marks`.
+    `place` is the rank of RL's most likely token among base's most likely ones: 0 if both have the same, `TOP` if it is
+    not among them. `logp_base`, `logp_rl` and `delta_logp` belong to the written token. A divergence that is no larger
+    than rounding is 0. `unit` is the unit of resampling for intervals: the problem, or its family if `families` has
+    one. `first_base` is base's probability of its most likely token, and `others_base` that of its next nine together.
+    `right` is the verdict on the response, by who wrote it, problem and sample; it is 0.5 if there is none. `mark` is 1
+    if the token is one of `marks`.
 
     Raises:
-        ValueError: a response was decoded without a trace.
+        ValueError: A response was decoded without a trace.
     """
     labels, tables, families, right = [], [], families or {}, right or {}
     for decoding, row in ((decoding, row) for decoding, of_decoding in rows.items() for row in of_decoding):
@@ -69,11 +69,11 @@ def traced_tokens(
     return answers.loc[answers.index.repeat(answers.length)].reset_index(drop=True).join(tokens)
 
 
-# How an estimate is made of one owner's tokens
+# How an estimate is computed from the tokens that one model wrote
 
 
 def by_unit(tokens: Frame, values: Any) -> np.ndarray:
-    """Sum values by problem, or by family: (tokens,) -> (units,)."""
+    """Return the sums of values by problem, or by family: (tokens,) -> (units,)."""
     codes = tokens.unit.cat.codes
     return np.bincount(codes, np.asarray(values, float), minlength=len(tokens.unit.cat.categories))
 
@@ -84,7 +84,7 @@ def counts(tokens: Frame) -> np.ndarray:
 
 
 def share(of: Callable[[Frame], Any]) -> Callable[[Frame], Estimate]:
-    """Estimate the share of tokens of which something is true."""
+    """Estimate the share of tokens for which `of` is true."""
     return lambda tokens: stats.token_share(by_unit(tokens, of(tokens)), counts(tokens))
 
 
@@ -94,12 +94,15 @@ def mean(fact: str) -> Callable[[Frame], Estimate]:
 
 
 def mean_of_responses(fact: str) -> Callable[[Frame], Estimate]:
-    """Estimate the mean over responses of the sum of a fact."""
+    """Estimate the mean over responses of a fact's sum over the response."""
     return lambda tokens: stats.token_mean(by_unit(tokens, tokens[fact]), by_unit(tokens, tokens.position == 0))
 
 
 def quantile(fact: str, share: float) -> Callable[[Frame], Estimate]:
-    """Estimate a quantile of a fact over tokens; its interval is that of the share of tokens below it (Woodruff)."""
+    """Estimate a quantile of a fact over tokens.
+
+    Its interval comes from that of the share of tokens below it (Woodruff).
+    """
 
     def of(tokens: Frame) -> Estimate:
         if not len(values := tokens[fact]):
@@ -115,7 +118,7 @@ def quantile(fact: str, share: float) -> Callable[[Frame], Estimate]:
 
 
 def right_minus_wrong(of: Callable[[Frame], Any]) -> Callable[[Frame], Estimate]:
-    """Estimate the share of tokens of which something is true, in right responses minus in wrong ones."""
+    """Estimate the share of tokens for which `of` is true, in correct responses minus in wrong ones."""
 
     def estimate(tokens: Frame) -> Estimate:
         sides = [tokens.right == verdict for verdict in (1, 0)]
@@ -126,46 +129,46 @@ def right_minus_wrong(of: Callable[[Frame], Any]) -> Callable[[Frame], Estimate]
 
 
 def js_share(of: Callable[[Frame], Any]) -> Callable[[Frame], Estimate]:
-    """Estimate the share of all JS that stands on some tokens."""
+    """Estimate the share of the total JS divergence that lies on the tokens for which `of` is true."""
     return lambda tokens: stats.mass_share(by_unit(tokens, tokens.js * of(tokens)), by_unit(tokens, tokens.js))
 
 
 def concentration(mass: float) -> Callable[[Frame], Estimate]:
-    """Estimate the least share of tokens that holds a share of all JS."""
+    """Estimate the smallest share of tokens that has the share `mass` of the total JS divergence."""
     return lambda tokens: stats.least_share(tokens.js, tokens.unit.cat.codes, mass)
 
 
 def among(chosen: Callable[[Frame], Any], of: Callable[[Frame], Any]) -> Callable[[Frame], Estimate]:
-    """Estimate the share of the chosen tokens of which something is true."""
+    """Estimate the share of the tokens in `chosen` for which `of` is true."""
     return lambda tokens: share(of)(tokens[chosen(tokens)])
 
 
 def tenth(number: int) -> Callable[[Frame], Any]:
-    """Find the tokens of one tenth of each response, from 0 on."""
+    """Select the tokens in one tenth of each response, counted from 0."""
     return lambda tokens: TENTHS * tokens.position // tokens.length == number
 
 
 def forks(model: str) -> Callable[[Frame], Any]:
-    """Find the top fifth of all tokens by a model's entropy."""
+    """Select the 20 % of all tokens with the highest entropy under a model."""
     name = f"entropy_{model}"
     return lambda tokens: tokens[name] >= tokens[name].quantile(1 - FORKS)
 
 
 def among_both(tokens: Frame) -> Estimate:
-    """Estimate the share of base's top fifth by entropy that is in RL's, too."""
+    """Estimate how many of the 20 % of tokens with the highest entropy under base are also among those under RL."""
     first, second = forks("base")(tokens), forks("rl")(tokens)
     return stats.token_share(by_unit(tokens, first & second), by_unit(tokens, first))
 
 
 def logp_difference(traces: Frame) -> Estimate:
-    """Estimate how much likelier base finds RL's answers than its own, a token."""
+    """Estimate how much higher base's log-probability per token is on RL's responses than on its own."""
     sides = [traces[traces.decoding == owner] for owner in ("rl", "base")]
     ours, theirs = ((by_unit(side, side.logp_base), counts(side)) for side in sides)
     return stats.token_difference(ours, theirs)
 
 
 def tail_ratio(of: Callable[[Frame], Any], more: str, less: str) -> Callable[[Frame], Estimate]:
-    """Estimate how many times as large a share of one model's tokens as of the other's something is true of."""
+    """Estimate the share of tokens for which `of` is true in one model's responses, divided by that in the other's."""
 
     def estimate(traces: Frame) -> Estimate:
         sides = [traces[traces.decoding == owner] for owner in (more, less)]
@@ -189,7 +192,7 @@ def of_owners(
     base_sources: Sequence[Source] = (),
     **shown: Any,
 ) -> list[Claim]:
-    """Make a claim about RL's answers, and one about base's, with the sources of either."""
+    """Return a claim about RL's responses and one about base's, each with its sources."""
 
     def of(owner: str) -> Callable[[Frame], Estimate]:
         return lambda traces: estimate(traces[traces.decoding == owner])

@@ -1,12 +1,13 @@
-"""Claims about weights: what training changed of a checkpoint's tensors, read one by one and never two models at once.
+"""List the claims about weights: what training changed in a checkpoint's tensors.
 
-    changes = weight_changes(Pair(base="my-base", rl="my-rl"))     # a row a tensor
+    changes = weight_changes(Pair(base="my-base", rl="my-rl"))     # one row per tensor
 
-Tensors are compared as the files have them: a head that is tied to the embeddings is in neither file and counts once,
-with these. If one checkpoint is stored in a narrower type, both are rounded to it. An adapter is merged by PEFT first,
-which is what engines decode with, and a quantised RL is dequantised. A tensor with three dimensions, such as the
-experts of a layer, is a stack of matrices, with a row for each. A tensor that one checkpoint alone has, or in another
-shape, has a row without numbers.
+Tensors are read one by one, so two whole models are never in memory. They are compared as they are in the files. An
+output layer that is tied to the embeddings is in neither file, so it is counted once, with the embeddings. If one
+checkpoint is stored in a narrower type, both are rounded to it. An adapter is first merged by PEFT, as engines do to
+decode with it, and a quantised RL is dequantised. A tensor with three dimensions, such as the experts of a layer, is a
+stack of matrices, with one row for each. A tensor that is in one checkpoint only, or has another shape there, has a row
+without numbers.
 """
 
 import re
@@ -28,25 +29,25 @@ from rlvr_dir.config import Pair
 from rlvr_dir.errors import UserError, mention
 from rlvr_dir.stats import Estimate
 
-BUDGET = 4e12  # rows x columns x the smaller of both, over all matrices: a few minutes of spectra on two cores
-LEAST = 8  # matrices whose spectra are computed, however large
+BUDGET = 4e12  # sum over matrices of rows x columns x the smaller of both: spectra take a few minutes on two cores
+LEAST = 8  # matrices whose spectra are always computed
 SEED = 0
-_PRECISION = ("F64", "F32", "F16", "BF16")  # types, the finest first
-ATOL, RTOL = 1e-5, 1e-3  # changes that count as none, by 2505.11711 and by 2606.07082
+_PRECISION = ("F64", "F32", "F16", "BF16")  # types, the most precise first
+ATOL, RTOL = 1e-5, 1e-3  # tolerances below which a weight counts as unchanged, in 2505.11711 and 2606.07082
 KINDS = {"attention": "attn|attention", "MLP": "mlp|feed_forward|experts", "embeddings and head": "embed|lm_head|wte"}
 VECTORS = "norms and biases"
 _LAYER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
 def weight_changes(pair: Pair, *, budget: float = BUDGET) -> Frame:
-    """Return a row a tensor: how many of its numbers are the same, how large its change is, and its spectrum.
+    """Return one row per tensor: how many of its numbers are the same, how large its change is, and its spectrum.
 
-    Spectra are those of all matrices that change, or, where these are too many for the `budget`, of a seeded sample
-    (`spectrum` says of which); of the others they are missing.
+    Spectra are computed for all matrices that change. If these are too many for the `budget`, a seeded sample is used,
+    which the column `spectrum` marks. For the others they are missing.
 
     Raises:
-        UserError: less than half of RL's numbers have a partner in base, files are not safetensors, or hold codes of a
-            quantisation that is not read, NaN or infinity.
+        UserError: Less than half of RL's numbers have a counterpart in base, files are not safetensors, or they contain
+            codes of an unsupported quantisation, NaN or infinity.
     """
     import torch
 
@@ -78,7 +79,7 @@ def weight_changes(pair: Pair, *, budget: float = BUDGET) -> Frame:
             both = [opened[tensors[name].file].get_tensor(name) for tensors in (base, rl)]
             for role, tensor in zip(("base", "rl"), both, strict=True):
                 refuse_infinite(role, name, tensor)
-            if plain is pair and both[0].dtype != both[1].dtype:  # what is merged or dequantised has no type of its own
+            if plain is pair and both[0].dtype != both[1].dtype:  # merged or dequantised tensors have no own type
                 row["rounded"] = FLOATS[narrow := max(base[name].dtype, rl[name].dtype, key=_PRECISION.index)]
                 both = [tensor.to(getattr(torch, FLOATS[narrow])) for tensor in both]
             for part in parts[name]:
@@ -88,11 +89,12 @@ def weight_changes(pair: Pair, *, budget: float = BUDGET) -> Frame:
 
 
 def compare(base: Any, rl: Any, *, spectrum: bool) -> dict[str, float | bool]:
-    """Return the numbers of two tensors of one shape; with `spectrum` those of the singular values of their change.
+    """Return the numbers of two tensors of one shape.
 
-    `change` and `size` are sums of squares, of ΔW and of W_base; `first`, `eight` and `hundredth` sums of energies,
-    squared singular values, of which `change` is the sum of all. `smallest` counts the weights that differ in bfloat16
-    among the tenth with the smallest |W_base|.
+    With `spectrum`, those of the singular values of their change are included. `change` and `size` are sums of squares,
+    of ΔW and of W_base. An energy is a squared singular value, and `change` is the sum of all energies. `first`,
+    `eight` and `hundredth` are sums of the largest energies. `smallest` counts the weights that differ in bfloat16
+    among the 10 % with the smallest |W_base|.
     """
     import torch
 
@@ -112,7 +114,7 @@ def compare(base: Any, rl: Any, *, spectrum: bool) -> dict[str, float | bool]:
     }
     if row["spectrum"]:
         energy = energies(delta)
-        tolerance = max(delta.shape) * torch.finfo(torch.float32).eps  # of singular values, as torch.matrix_rank has it
+        tolerance = max(delta.shape) * torch.finfo(torch.float32).eps  # for singular values, as in torch.matrix_rank
         shares = energy / energy.sum()
         row |= {"full_rank": len(energy), "rank": int((energy > energy[0] * tolerance**2).sum())}
         row["effective_rank"] = float(torch.exp(-torch.special.xlogy(shares, shares).sum()))
@@ -125,7 +127,7 @@ def _tensors(pair: Pair, role: str) -> dict[str, Stored]:
     """Return where each weight of a model is stored.
 
     Raises:
-        UserError: a file is missing or damaged, none is safetensors, or a tensor holds codes.
+        UserError: A file is missing or damaged, none is safetensors, or a tensor contains codes.
     """
     place, revision = pair.models[role]
     if not (tensors := tensors_of(place, revision, fetch=True)):
@@ -137,9 +139,9 @@ def _tensors(pair: Pair, role: str) -> dict[str, Stored]:
 def _sampled(
     shapes: dict[str, tuple[int, ...]], parts: Mapping[str, Sequence[int | None]], budget: float
 ) -> set[tuple[str, int | None]]:
-    """Draw the matrices whose spectra are computed: all where the budget allows, of others a seeded sample.
+    """Draw the matrices whose spectra are computed: all if the budget allows it, otherwise a seeded sample.
 
-    A matrix is named by its tensor and, in a stack, its place there.
+    A matrix is identified by its tensor and, in a stack, by its index there.
     """
     costs = {
         (name, part): float(prod(shape[-2:])) * min(shape[-2:])
@@ -152,26 +154,29 @@ def _sampled(
     return {name for at, name in enumerate(names) if at < LEAST or spent[at] <= budget}
 
 
-# How an estimate is made of all tensors
+# How an estimate is computed from all tensors
 
 
 def counted(name: str) -> Callable[[Frame], Estimate]:
-    """Return the share of all numbers that are the same in some way: they are counted, so it has no interval."""
+    """Return the share of all numbers that are unchanged by one definition.
+
+    It has no interval, because every number is counted.
+    """
     return lambda weights: Estimate(float(weights[name].sum() / weights.numbers.sum()))
 
 
 def smallest_share(weights: Frame) -> Estimate:
-    """Return the share of the changed weights that are among the smallest of their tensor."""
+    """Return the share of the changed weights that are among the smallest weights of their tensor."""
     changed = weights.numbers.sum() - weights.equal_bf16.sum()
     return Estimate(float(weights.smallest.sum() / changed) if changed else None)
 
 
 def relative_change(*kinds: str) -> Callable[[Frame], Estimate]:
-    """Return the length of ΔW over that of W, of some kinds of tensors, or of all."""
+    """Return the norm of ΔW divided by that of W, for the tensors of some `kinds`, or for all."""
 
     def of(weights: Frame) -> Estimate:
         chosen = weights[weights.kind.isin(kinds)] if kinds else weights
-        if chosen.numbers.isna().sum() > chosen.numbers.notna().sum():  # such as experts that are split on one side
+        if chosen.numbers.isna().sum() > chosen.numbers.notna().sum():  # if experts are split in one checkpoint
             return Estimate(None)
         size = float(chosen["size"].sum())
         return Estimate(float(np.sqrt(chosen.change.sum() / size)) if size else None)
@@ -180,7 +185,7 @@ def relative_change(*kinds: str) -> Callable[[Frame], Estimate]:
 
 
 def energy_share(name: str) -> Callable[[Frame], Estimate]:
-    """Estimate the share of the energy of all ΔW that is in the first singular values of each."""
+    """Estimate the share of the total energy of ΔW that is in the first singular values of each matrix."""
 
     def of(weights: Frame) -> Estimate:
         spectra = _spectra(weights)
@@ -190,7 +195,7 @@ def energy_share(name: str) -> Callable[[Frame], Estimate]:
 
 
 def rank_share(name: str) -> Callable[[Frame], Estimate]:
-    """Estimate the rank of ΔW over the largest that it can have, a mean over matrices; 0 where nothing changes."""
+    """Estimate the rank of ΔW divided by the largest possible rank, averaged over matrices; 0 if nothing changes."""
 
     def of(weights: Frame) -> Estimate:
         spectra = _spectra(weights)
@@ -209,7 +214,7 @@ def _spectra(weights: Frame) -> Frame:
 
 
 def _sample_of(weights: Frame, estimate: Estimate) -> Estimate:
-    """Return an estimate with its interval where spectra are of a sample of matrices, without where they are of all."""
+    """Return `estimate`, with its interval only if spectra come from a sample of the matrices."""
     changed = weights[weights.matrix.fillna(False).astype(bool) & (weights.change > 0)]
     return estimate if len(_spectra(weights)) < len(changed) else Estimate(estimate.value)
 

@@ -1,4 +1,4 @@
-"""`rlvr-dir analyse …`: numbers about tokens and trainings, for `rlvr-dir report` to draw."""
+"""Define `rlvr-dir analyse …`, which computes numbers about tokens and training runs for `rlvr-dir report`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,9 +15,9 @@ from rlvr_dir.progress import phase
 if TYPE_CHECKING:
     from rlvr_dir.analysis.result import Analysis
 
-app = group("Token statistics and trainings, for reports.")
+app = group("Token statistics and training runs, for reports.")
 
-AnalysisOut = Annotated[Path, typer.Option(help="Receives the analysis as JSON.")]
+AnalysisOut = Annotated[Path, typer.Option(help="Folder for the analysis, as JSON.")]
 OUT = Path("runs/analysis")
 CREDITED = (
     "replace,tau=-0.1", "replace,criterion=abs_delta_logp,tau=0.1", "replace,criterion=kl,tau=0.1",
@@ -31,16 +31,17 @@ def analyse_gated(
     options: dict[str, Any],
     decoding: Annotated[
         list[str] | None,
-        typer.Option("-d", "--decoding", help="A decoding with a gate; again for more. Default replace,tau=-0.1."),
+        typer.Option("-d", "--decoding", help="A decoding with a gate. Can be repeated. Default: replace,tau=-0.1."),
     ] = None,
-    records: Annotated[Path, typer.Option(help="Store of rollouts; what it holds is not decoded again.")] = Path(
-        "runs/records"
-    ),
+    records: Annotated[
+        Path, typer.Option(help="Folder for the responses. Cached responses are not generated again.")
+    ] = Path("runs/records"),
     out: AnalysisOut = OUT,
 ) -> None:
-    """Count where in a response a gate redraws: OUT/gated.json.
+    """Count where in a response a gate flags tokens.
 
-    In what runs, at what entropy, and what follows.
+    The result also has the lengths of runs of flagged tokens, the entropy at them, and what follows. It is written to
+    OUT/gated.json.
 
     \b
         rlvr-dir analyse gated --samples 16 --limit 60 -d replace,tau=-0.1 -d replace,criterion=kl,tau=0.1
@@ -60,28 +61,33 @@ def analyse_credit(
     decoding: Annotated[
         list[str] | None,
         typer.Option(
-            "-d", "--decoding", help=f"A rule whose gate flags tokens; again for more. Default {'; '.join(CREDITED)}."
+            "-d",
+            "--decoding",
+            help=f"A decoding whose gate flags tokens. Can be repeated. Default: {'; '.join(CREDITED)}.",
         ),
     ] = None,
-    tokens: Annotated[int, typer.Option(help="Flagged tokens of each problem and rule, drawn by --draw.", min=1)] = 8,
+    tokens: Annotated[int, typer.Option(help="Flagged tokens to change, per problem and decoding.", min=1)] = 8,
     noises: Annotated[
-        int, typer.Option(help="Replays of each changed token under fresh noise, beside its own.", min=0)
+        int,
+        typer.Option(help="Replays with fresh noise per changed token, besides the one with its own noise.", min=0),
     ] = 2,
     undo: Annotated[
-        bool, typer.Option("--undo", help="In the rules' own responses, set a changed token back to the proposed one.")
+        bool,
+        typer.Option("--undo", help="Set changed tokens of the decodings' own responses back to the proposed ones."),
     ] = False,
-    draw: Annotated[int, typer.Option(help="Seed by which tokens are drawn.")] = 0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is missing and what it takes; run nothing.")] = (
-        False
-    ),
-    records: Annotated[Path, typer.Option(help="Store of rollouts and replays; what it holds is not done again.")] = (
-        Path("runs/records")
-    ),
+    draw: Annotated[int, typer.Option(help="Seed for choosing the tokens.")] = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what is still to generate and its cost; run nothing.")
+    ] = False,
+    records: Annotated[
+        Path, typer.Option(help="Folder for responses and replays. Cached ones are not generated again.")
+    ] = Path("runs/records"),
     out: AnalysisOut = OUT,
 ) -> None:
-    """Change single tokens, replay the rest: OUT/credit.json.
+    """Change single tokens, replay the rest, and compare verdicts.
 
-    Does the verdict change? By criterion, depth, size and sign of Δ log p, beside matched tokens that are not flagged.
+    The result is by criterion, depth, size and sign of Δ log p. Flagged tokens are compared with matched tokens that
+    are not flagged. It is written to OUT/credit.json.
 
     \b
         rlvr-dir analyse credit --samples 8 --limit 60 --tokens 8
@@ -109,15 +115,17 @@ def analyse_curves(
     logs: Annotated[
         list[str],
         typer.Argument(
-            help="Trainings' folders, sweeps of trainings or logs: PLACE, or METHOD=PLACE; give several of a method."
+            help="Folders of training runs, sweeps of them, or logs: PLACE or METHOD=PLACE. A method can have several."
         ),
     ],
-    step: Annotated[int | None, typer.Option(help="Whose gradient mass is shown; default the mean of all.")] = None,
+    step: Annotated[
+        int | None, typer.Option(help="Step whose gradient mass is shown. Default: the mean over all.")
+    ] = None,
     out: AnalysisOut = OUT,
 ) -> None:
     """Read training curves of `rlvr-dir train`, TRL or verl.
 
-    Validations, and accuracy, entropy and length of rollouts.
+    The curves are validations, and accuracy, entropy and length of rollouts. They are written to OUT/training.json.
 
     \b
         rlvr-dir analyse curves DAPO=runs/train/DAPO Ours=runs/train/low_prob-0.2

@@ -57,12 +57,12 @@ def audit_command(
     every: Annotated[
         int | None,
         typer.Option(
-            help="If RL is a folder of checkpoints: a column for each step that this divides, and the last.",
+            help="If RL is a folder of checkpoints, add a column for each step that this divides, and for the last.",
             min=1,
         ),
     ] = None,
     texts: Annotated[
-        Path | None, typer.Option(help="File of given texts, as in `score`: adds rows of what both models say of them.")
+        Path | None, typer.Option(help="File of given texts, as in `score`: adds rows with both models' scores.")
     ] = None,
     fail_if: Annotated[
         list[str] | None,

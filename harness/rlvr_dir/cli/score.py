@@ -1,4 +1,4 @@
-"""`rlvr-dir score`: what both models say of texts that somebody else wrote, and which model that was."""
+"""Define `rlvr-dir score`, which scores given texts with both models and tests which model wrote them."""
 
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""What vLLM is started with for a pair: its arguments, those that a user may not give, those that change a token."""
+"""Build the arguments with which vLLM starts for a pair, and check those of the user."""
 
 import json
 from typing import Any
@@ -13,8 +13,8 @@ from rlvr_dir.decode.vllm_pair.self_test import TestedPair
 from rlvr_dir.errors import UserError
 
 CPU_KV_CACHE_GIB = 2.0
-SCORED_TOKENS = 8192  # a step of scoring, at most
-DEFAULT_GRAPHS = 512  # rows of the largest CUDA graph that vLLM captures by itself
+SCORED_TOKENS = 8192  # the largest number of tokens in a scoring step
+DEFAULT_GRAPHS = 512  # rows of the largest CUDA graph that vLLM captures by default
 
 _REFUSED_ARGS = {
     "speculative_config": "drafts would be verified by one model only",
@@ -27,7 +27,7 @@ _REFUSED_ARGS = {
     "quantization_config": "quantised weights have not been tested with a pair",
 }
 
-# Arguments of vLLM that say where things lie, how fast they go and what is shown; any other is part of a record's hash.
+# Arguments of vLLM that only affect paths, speed and output. Any other is part of a record's hash.
 _HARMLESS_ARGS = {
     "async_scheduling", "compilation_config", "cpu_offload_gb", "cudagraph_capture_sizes", "disable_log_stats",
     "distributed_executor_backend", "download_dir", "enable_chunked_prefill", "enable_prefix_caching",
@@ -36,10 +36,10 @@ _HARMLESS_ARGS = {
 
 
 def refuse(spec: EngineSpec) -> None:
-    """Turn down, before anything loads, settings that cannot work with a pair.
+    """Refuse settings that cannot work with a pair, before anything loads.
 
     Raises:
-        UserError: naming the setting and why.
+        UserError: A setting cannot be used. The error names it and the reason.
     """
     if spec.pipeline_parallel_size != 1:
         raise UserError(
@@ -52,13 +52,13 @@ def refuse(spec: EngineSpec) -> None:
 
 
 def telling_args(spec: EngineSpec) -> dict[str, Any]:
-    """Return the user's own arguments of vLLM that can change a token (`kv_cache_dtype`), as plain values."""
+    """Return the user's own arguments of vLLM that can change a token (such as `kv_cache_dtype`), as plain values."""
     harmless = {*_HARMLESS_ARGS, *PLACING_ARGS}
     return _plain({name: value for name, value in spec.vllm_args.items() if name not in harmless})
 
 
 def freed_args(spec: EngineSpec) -> dict[str, Any]:
-    """Return the user's own arguments of vLLM that only versions before 2026-11-29 put into the hash of a record."""
+    """Return the user's own arguments of vLLM that were part of a record's hash only in versions before 2026-11-29."""
     return _plain({name: value for name, value in spec.vllm_args.items() if name in PLACING_ARGS})
 
 
@@ -70,7 +70,7 @@ def llm_arguments(engine: TestedPair, *, eager: bool, head_dtype: str) -> dict[s
     """Return the keyword arguments of `vllm.LLM`.
 
     Raises:
-        UserError: one of the user's own is set by the pair, or by a setting of its own.
+        UserError: The user gives an argument that the pair sets, or that has a setting of its own.
     """
     spec, pair = engine.spec, engine.pair
     arguments: dict[str, Any] = {
@@ -95,7 +95,7 @@ def llm_arguments(engine: TestedPair, *, eager: bool, head_dtype: str) -> dict[s
     if engine.scores:
         length = engine.longest or 1
         most = max(spec.max_num_batched_tokens or SCORED_TOKENS, length, spec.max_num_seqs)
-        # In chunks, the last row of one would be scored at the first token of another text.
+        # With chunked prefill, the last row of a chunk would be scored at the first token of another text.
         whole = {"enable_chunked_prefill": False, "max_model_len": length, "max_num_batched_tokens": most}
         arguments |= {**whole, "max_logprobs": 256}
     if spec.block_size is not None:
@@ -103,7 +103,7 @@ def llm_arguments(engine: TestedPair, *, eager: bool, head_dtype: str) -> dict[s
     if spec.kv_cache_gib is not None or on_cpu():
         arguments["kv_cache_memory_bytes"] = int((spec.kv_cache_gib or CPU_KV_CACHE_GIB) * 2**30)
     if spec.max_num_seqs > DEFAULT_GRAPHS and not (eager or on_cpu() or _sizes_graphs(spec.vllm_args)):
-        # beyond its default vLLM would decode full batches without a graph; sizes go up in steps of 16
+        # Above its default size vLLM would decode full batches without a graph. Sizes increase in steps of 16.
         arguments["max_cudagraph_capture_size"] = -(-spec.max_num_seqs // 16) * 16
     for name in spec.vllm_args:
         if name in arguments and name not in ("disable_log_stats", "use_tqdm_on_load"):
@@ -111,7 +111,7 @@ def llm_arguments(engine: TestedPair, *, eager: bool, head_dtype: str) -> dict[s
     arguments |= spec.vllm_args
     widths = {config.get_text_config().hidden_size for config in engine.checkpoints.configs.values()}
     if spec.tensor_parallel_size > 1 and len(widths) > 1:
-        # a process has one workspace for sums fused with norms, which vLLM sizes by the first submodel
+        # A process has one workspace for sums fused with norms, and vLLM takes its size from the first submodel.
         compilation = arguments.get("compilation_config") or {}
         compilation = compilation if isinstance(compilation, dict) else {"mode": compilation}
         passes = {**(compilation.get("pass_config") or {}), "fuse_allreduce_rms": False}
@@ -120,9 +120,9 @@ def llm_arguments(engine: TestedPair, *, eager: bool, head_dtype: str) -> dict[s
 
 
 def _models(engine: TestedPair, head_dtype: str) -> dict[str, Any]:
-    """Return what vLLM is opened on: RL, with the others' weights beside it."""
+    """Return the configuration of the models: vLLM opens on RL, and the weights of the others are loaded beside it."""
     pair, checkpoints = engine.loaded, engine.checkpoints
-    longest = max(engine.context.length, engine.context.rl_alone)  # base is computed where RL alone is read, too
+    longest = max(engine.context.length, engine.context.rl_alone)  # base is also read where only RL goes
     longest = max(longest, engine.longest or 0) if engine.scores else longest
     beyond = {role for role, (_, positions) in engine.context.models.items() if positions and longest > positions}
     models = {}
@@ -132,7 +132,7 @@ def _models(engine: TestedPair, head_dtype: str) -> dict[str, Any]:
             "place": place,
             "revision": revision,
             "tied": ties_head(config),
-            "positions": longest if role in beyond else None,  # else rotary angles end before
+            "positions": longest if role in beyond else None,  # otherwise the rotary table is too short
         }
     named: dict[str, Any] = {
         "architectures": [ARCHITECTURE],
@@ -160,7 +160,7 @@ def _models(engine: TestedPair, head_dtype: str) -> dict[str, Any]:
 
 
 def _sizes_graphs(vllm_args: dict[str, Any]) -> bool:
-    """Return whether a user's own arguments say for which sizes CUDA graphs are captured."""
+    """Return whether the user's own arguments set the sizes for which CUDA graphs are captured."""
     compilation = vllm_args.get("compilation_config", {})
     own = {*vllm_args, *(compilation if isinstance(compilation, dict) else ("cudagraph_capture_sizes",))}
     return bool(own & {"cudagraph_capture_sizes", "max_cudagraph_capture_size"})

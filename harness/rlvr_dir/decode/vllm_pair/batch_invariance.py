@@ -1,8 +1,8 @@
-"""`deterministic`: vLLM's batch-invariant kernels, whose bits do not depend on who else is in the batch.
+"""Switch vLLM's batch-invariant kernels (`deterministic`), whose bits do not depend on the other rows of the batch.
 
-Without them a matrix product of few rows may be summed in another order than one of many: the last bits of the logits
-differ, and now and then a token. Tokens of this mode may differ from the ordinary one's, so it is part of a record's
-hash. Read in the source of vLLM 0.25.1 and 0.32.0 (`batch_invariant.py`, the attention backends).
+Without them a matrix product with few rows may be summed in another order than one with many. Then the last bits of the
+logits differ, and occasionally a token. Tokens in this mode may differ from those of the ordinary mode, so the mode is
+part of a record's hash. Checked in the source of vLLM 0.25.1 and 0.32.0 (`batch_invariant.py`, the attention backends).
 """
 
 import os
@@ -11,18 +11,18 @@ import sys
 from rlvr_dir.errors import UserError
 
 VARIABLE = "VLLM_BATCH_INVARIANT"
-CAPABILITY = 80  # below 8.0 vLLM has no such kernels: its replacements are Triton's, for Ampere and newer
-# vLLM itself sets this beside it, in this process, for shapes of its tuned tables: the next engine would not compile.
+CAPABILITY = 80  # below 8.0 vLLM has no such kernels, because they are in Triton for Ampere and newer
+# vLLM also sets this one here, for shapes of its tuned tables. If it stayed, the next engine would not compile.
 _OF_VLLM = "VLLM_USE_BREAKABLE_CUDAGRAPH"
 _set_here: list[str] = []  # variables that were not there before
 _LATE = "vllm.v1.attention.ops.triton_unified_attention"  # reads the variable once, when it is imported
 
 
 def refuse() -> None:
-    """Turn `deterministic` down where vLLM has no batch-invariant kernels.
+    """Refuse `deterministic` on machines for which vLLM has no batch-invariant kernels.
 
     Raises:
-        UserError: saying what this machine is.
+        UserError: There are none. The error describes this machine.
     """
     from vllm.platforms import current_platform
 
@@ -39,10 +39,10 @@ def refuse() -> None:
 
 
 def switch(on: bool) -> None:
-    """Set the variable for this process and those that the engine starts, or take back what was set here.
+    """Set the variable for this process and those that the engine starts; if not `on`, undo what was set here.
 
     Raises:
-        UserError: the engine will run in this process, where vLLM's kernels were loaded for the other kind of engine.
+        UserError: The engine will run in this process, and vLLM's kernels are already loaded for the other mode.
     """
     import vllm.envs
 

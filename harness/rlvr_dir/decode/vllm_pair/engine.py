@@ -1,4 +1,4 @@
-"""The product engine: opens vLLM on a pair, feeds it requests, yields rollouts as they finish."""
+"""Run a pair in vLLM: open it, submit requests, and yield rollouts as they finish."""
 
 import logging
 import os
@@ -39,36 +39,36 @@ from rlvr_dir.policy.given import Scoring
 from rlvr_dir.policy.trace import FACTS
 from rlvr_dir.progress import note, phase
 
-COMPILED_FROM = 300_000  # tokens that take as long eagerly as compiled, on a CPU (reports/performance.md)
-# On a CPU vLLM gives a core in a process of its own a worker in yet another one, and each of the two spins while the
-# other one works, which costs as much processor time again as half of the decoding. This core computes by itself.
+COMPILED_FROM = 300_000  # tokens that take equally long eager and compiled, on a CPU (reports/performance.md)
+# On a CPU, if vLLM's core has its own process, its worker has another one. Each of the two spins while the other works,
+# which adds half of the processor time of decoding. With this executor the core computes by itself.
 ALONE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 
-_open_here: set[int] = set()  # engines whose workers live in this process: vLLM's distributed state is global
+_open_here: set[int] = set()  # engines with workers in this process, because vLLM's distributed state is global
 
 
 class _Broken(Exception):
-    """A response came back with a token that was drawn from logits that are no distribution."""
+    """Represent a response with a token that was drawn from logits that do not form a distribution."""
 
     def __init__(self, plan: Plan, token_ids: list[int], roles: tuple[str, ...] | None) -> None:
-        """Take the tokens before it and, if the request was traced, whose logits they were."""
+        """Store the tokens before it and, if the request was traced, the models whose logits they were."""
         super().__init__(plan, token_ids, roles)
         self.plan, self.token_ids, self.roles = plan, token_ids, roles
 
 
 class VllmPair(TestedPair):
-    """Both models in one vLLM engine; implements `Engine`."""
+    """Implement `Engine` with both models in one vLLM engine."""
 
     def __init__(self, pair: Pair, spec: EngineSpec | None = None) -> None:
-        """Check the settings and the checkpoints; `start` starts vLLM.
+        """Check the settings and the checkpoints. `start` starts vLLM.
 
         Raises:
-            UserError: the checkpoints do not fit together, or a setting cannot be served with a pair.
+            UserError: The checkpoints do not fit together, or a setting cannot be used with a pair.
         """
         spec = spec or EngineSpec()
         refuse(spec)
         super().__init__(pair, spec)
-        logging.getLogger("vllm").setLevel(os.environ.setdefault(LEVEL, QUIET))  # vLLM reads it, too, but not at once
+        logging.getLogger("vllm").setLevel(os.environ.setdefault(LEVEL, QUIET))  # vLLM reads the variable later
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         self._numbers = count()
         self._generating = False
@@ -76,17 +76,17 @@ class VllmPair(TestedPair):
         self._engine: Any = None
         self._log: Log | None = None
         self.eager = bool(spec.enforce_eager)
-        self._lost = False  # whether vLLM's processes ended by themselves
+        self._lost = False  # whether vLLM's processes ended unexpectedly
         self.self_test = "off"
 
     def load(self) -> None:
-        """Start vLLM and test that both submodels compute what they should; see `start`.
+        """Start vLLM and test that both submodels compute the right logits; see `start`.
 
         Raises:
-            UserError: vLLM cannot hold the pair, or the self-test found a submodel with wrong logits.
+            UserError: The pair does not fit into vLLM, or the self-test found a submodel with wrong logits.
         """
         if self.spec.deterministic:
-            batch_invariance.refuse()  # here, not where it is made: a pool's first process may have no GPU
+            batch_invariance.refuse()  # here and not in __init__, because a pool's first process may have no GPU
         batch_invariance.switch(self.spec.deterministic)
         if self.dtype == "float32":
             exact_float32()
@@ -107,7 +107,7 @@ class VllmPair(TestedPair):
         if in_process():
             _open_here.add(id(self))
         elif self.eager and on_cpu():
-            self.ask_worker("rlvr_compile_nothing")  # in this process `_step` sees to it, step by step
+            self.ask_worker("rlvr_compile_nothing")  # if the core is in this process, `_step` does it in each step
         if self.spec.self_test:
             try:
                 with phase("self-test"):
@@ -117,7 +117,10 @@ class VllmPair(TestedPair):
                 raise
 
     def _tell_room(self) -> None:
-        """Print how many responses of the longest length the KV cache holds; others are preempted and read again."""
+        """Print how many responses of the greatest length fit into the KV cache.
+
+        Further ones are preempted and recomputed.
+        """
         cache, most = self._engine.vllm_config.cache_config, self.spec.max_num_seqs
         length = min(self.longest or self.context.length, self.context.length)
         tokens = cache.num_gpu_blocks * cache.block_size
@@ -138,13 +141,13 @@ class VllmPair(TestedPair):
         return llm_arguments(self, eager=self.eager, head_dtype=self.head_dtype)
 
     def make_llm(self, **arguments: Any) -> Any:
-        """Start vLLM: `vllm.LLM(**arguments)`, or what a subclass has in its place."""
+        """Start vLLM and return `vllm.LLM(**arguments)`. A subclass may return another object."""
         from vllm import LLM
 
         return LLM(**arguments)
 
     def _starts_eager(self) -> bool:
-        """Return whether vLLM shall compile nothing: as is asked, or on a CPU where little is to be decoded."""
+        """Return whether vLLM compiles nothing: if that is requested, or on a CPU with few tokens to generate."""
         wanted, work = self.spec.enforce_eager, self.work
         if wanted is not None or work is None or not on_cpu():
             return bool(wanted)
@@ -156,19 +159,22 @@ class VllmPair(TestedPair):
         return eager
 
     def settled(self) -> EngineSpec:
-        """Return the settings, with it decided whether vLLM compiles."""
+        """Return the settings, with a definite choice of whether vLLM compiles."""
         return self.spec.replace(enforce_eager=self._starts_eager())
 
     @property
     def head_dtype(self) -> str:
-        """float32, or the model's own type where vLLM knows no other (0.25) or has no batch-invariant kernel for it."""
+        """Return the type in which logits are computed.
+
+        It is float32, or the model's own type if vLLM has no choice (0.25) or no batch-invariant kernel for float32.
+        """
         if self.dtype == "float32":
             return self.dtype
         from vllm.model_executor.layers.logits_processor import LogitsProcessor
         from vllm.platforms import current_platform
 
         mixed = hasattr(LogitsProcessor, "_apply_head")
-        if self.spec.deterministic:  # before Hopper vLLM replaces matrix products, and not the one of two types
+        if self.spec.deterministic:  # before Hopper vLLM replaces matrix products, except those with two types
             mixed = mixed and current_platform.has_device_capability(90)
         return "float32" if mixed else self.dtype
 
@@ -177,9 +183,9 @@ class VllmPair(TestedPair):
         return self._generate(iter(plans), plans, progress)
 
     def serve(self, waiting: Iterator[Request], progress: Progress) -> Iterator[Rollout]:
-        """Yield rollouts as they finish; see `Engine.serve`. What comes in joins the running batch."""
+        """Yield rollouts as they finish; see `Engine.serve`. New requests join the running batch."""
         self.start()
-        return self._generate(map(self._plan, waiting), (), progress)  # a generator would not go on once it has ended
+        return self._generate(map(self._plan, waiting), (), progress)  # a generator could not continue after its end
 
     def _plan(self, request: Request) -> Plan:
         return plan_requests([request], self.checkpoints)[0]
@@ -193,7 +199,10 @@ class VllmPair(TestedPair):
             raise self._explained(broken) from None
 
     def _explained(self, broken: "_Broken") -> BrokenLogits:
-        """Make the error for a broken response; whose logits did it is found by decoding that token again, traced."""
+        """Return the error for a broken response.
+
+        If the response was not traced, that token is decoded again, traced, to find the model whose logits are broken.
+        """
         plan, roles = broken.plan, broken.roles
         if roles is None:
             once_more = replace(
@@ -208,12 +217,12 @@ class VllmPair(TestedPair):
                 list(self._stream(iter([once_more]), [once_more]))
             except _Broken as again:
                 roles = again.roles
-        if not self._engine.has_unfinished_requests():  # of others, beside ours
+        if not self._engine.has_unfinished_requests():  # other users' requests may be running
             with suppress(UserError):
                 self.forget_prompts()
             self.ask_worker("rlvr_clear")
         if len(self.roles) > 2:
-            roles = None  # what was traced are the two policies that are decided between, each made of several models
+            roles = None  # the trace has the two combined policies, each made of several models
         return broken_logits(plan, self.pair, self.dtype, plan.begun + len(broken.token_ids), roles or ())
 
     def _stream(
@@ -241,15 +250,15 @@ class VllmPair(TestedPair):
                 self._engine.abort_request(list(running))
 
     def _finished(self, running: dict[str, Plan], bar: Progress) -> Iterator[Rollout]:
-        """Take a step, and yield the rollouts that it has finished.
+        """Run a step, and yield the rollouts that it has finished.
 
         Raises:
-            _Broken: one of them is broken; after the others.
+            _Broken: A rollout is broken. The others are yielded before.
         """
         broken: _Broken | None = None
         for output in self._step():
             plan = running.pop(output.request_id, None) if output.finished else None
-            if plan is None:  # a plain vLLM request that somebody put beside ours
+            if plan is None:  # a plain vLLM request of another user
                 continue
             try:
                 done = self._rollout(plan, output.outputs[0])
@@ -263,26 +272,26 @@ class VllmPair(TestedPair):
             raise broken
 
     def _step(self) -> list[Any]:
-        """Take vLLM's next step and return what it has finished.
+        """Run vLLM's next step and return the outputs that it has finished.
 
         Raises:
-            EngineLost: its processes are gone.
+            EngineLost: Its processes have ended.
         """
         from torch.compiler import set_stance
 
-        # Even so vLLM would compile a helper of its sampler: 3 to 10 seconds before the first token.
+        # Even in eager mode vLLM compiles a helper of its sampler, 3 to 10 seconds before the first token.
         eager = self.eager and on_cpu() and in_process()
         with self._lost_noticed(), set_stance("force_eager") if eager else nullcontext():
             return self._engine.step()
 
     @contextmanager
     def _lost_noticed(self) -> Iterator[None]:
-        """Raise EngineLost where vLLM says that its processes are gone."""
+        """Raise EngineLost if vLLM reports that its processes have ended."""
         from vllm.v1.engine.exceptions import EngineDeadError
 
         try:
             yield
-        except GateError as error:  # of a core in this process
+        except GateError as error:  # raised by a core in this process
             self._lost = True
             raise UserError(f"{error}; responses that were finished before stand") from None
         except EngineDeadError as error:
@@ -290,16 +299,16 @@ class VllmPair(TestedPair):
             raise lost(error, self._log, self.arguments()) from None
 
     def sampling_params(self, plan: Plan, kind: Any = None) -> Any:
-        """Return vLLM's `SamplingParams` of a plan: greedy, without a sampler of its own.
+        """Return vLLM's `SamplingParams` for a plan: greedy, without a sampler of its own.
 
-        `kind` is how vLLM returns the response (a `RequestOutputKind`): as a whole (None), or in pieces, whose text is
-        then written as well.
+        `kind` is how vLLM returns the response (a `RequestOutputKind`): as a whole (None), or in pieces. In pieces, the
+        text is written as well.
         """
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
         return SamplingParams(
-            temperature=0.0,  # greedy over the forced row picks the decided token
+            temperature=0.0,  # greedy sampling from the forced row selects the decided token
             max_tokens=plan.max_new_tokens,
             stop_token_ids=sorted(self.checkpoints.eos_token_ids),
             stop=list(plan.request.stop) or None,
@@ -312,7 +321,7 @@ class VllmPair(TestedPair):
         )
 
     def _submit(self, plan: Plan) -> str:
-        """Hand one plan to vLLM; return the request's name."""
+        """Submit one plan to vLLM; return the request's name."""
         return self._add(plan.token_ids, self.sampling_params(plan))
 
     def _add(self, token_ids: Sequence[int], params: Any) -> str:
@@ -341,12 +350,12 @@ class VllmPair(TestedPair):
 
     @property
     def longest_text(self) -> int:
-        """How many tokens a text that is scored may have: vLLM needs room for one more, which it never reads."""
+        """Return the largest number of tokens of a scored text. vLLM needs room for one more, which it never reads."""
         goes_on = all(map(rope_extrapolates, self.checkpoints.configs.values()))
         return self.max_model_len if goes_on else self.max_model_len - 1
 
     def read_given(self, texts: Sequence[GivenText], scoring: Scoring) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the scores of texts as they finish, each read in one step as a prompt; see `Engine.score`."""
+        """Yield the scores of texts as they finish. Each text is read in one step as a prompt; see `Engine.score`."""
         self.start()
         waiting, running = iter(enumerate(texts)), dict[str, tuple[int, GivenText]]()
         self.ask_worker("rlvr_score", *scoring)
@@ -365,7 +374,10 @@ class VllmPair(TestedPair):
                 self.ask_worker("rlvr_score")
 
     def _as_prompt(self, text: GivenText, width: int) -> Any:
-        """Return vLLM's `SamplingParams` with which it returns so many numbers of each token; one more is forgotten."""
+        """Return vLLM's `SamplingParams` that return `width` numbers for each token of a text.
+
+        They ask for one more token, which is ignored.
+        """
         from vllm import SamplingParams
 
         ids = np.broadcast_to(np.arange(width), (len(text.tokens), width))
@@ -375,14 +387,14 @@ class VllmPair(TestedPair):
 
     @property
     def runner_v2(self) -> bool:
-        """Whether vLLM runs its model runner V2, as on GPUs."""
+        """Return whether vLLM runs its model runner V2, as it does on GPUs."""
         return bool(getattr(self._engine.vllm_config, "use_v2_model_runner", False))
 
     def forget_prompts(self) -> None:
         """Empty the prefix cache, so that prompts are computed again.
 
         Raises:
-            UserError: vLLM keeps it, since a request still uses it.
+            UserError: vLLM keeps the cache, because a request still uses it.
         """
         if not self._llm.reset_prefix_cache():
             raise UserError(
@@ -391,17 +403,20 @@ class VllmPair(TestedPair):
             )
 
     def ask_worker(self, method: str, *args: Any) -> Any:
-        """Return what a method of `PairWorker` answers, in the first of vLLM's workers."""
+        """Return the result of a method of `PairWorker` in the first of vLLM's workers."""
         with self._lost_noticed():
             return self._llm.collective_rpc(method, args=args)[0]
 
     def _lengths(self) -> list[int]:
-        """Return the tokens of each running request, for the progress bar only; none where vLLM does not tell."""
+        """Return the number of tokens of each running request, for the progress bar only.
+
+        The list is empty if vLLM does not report them.
+        """
         states = getattr(self._engine.output_processor, "request_states", {})
         return [state.detokenizer.num_output_tokens() for state in states.values() if state.detokenizer]
 
     def info(self) -> dict[str, Any]:
-        """Return what is run; see `Engine.info`."""
+        """Return the facts about what is run; see `Engine.info`."""
         import vllm
 
         from rlvr_dir.decode.vllm_pair.step import decision_path
@@ -412,10 +427,10 @@ class VllmPair(TestedPair):
             backend="vllm",
             vllm=vllm.__version__,
             device=device,
-            **({"decision": path} if path != "torch" else {}),  # near-ties may fall otherwise than in torch
+            **({"decision": path} if path != "torch" else {}),  # near-ties may be decided differently from torch
             tensor_parallel_size=self.spec.tensor_parallel_size,
             self_test=self.self_test,
-            **({"deterministic": True} if self.spec.deterministic else {}),  # others' records keep their hash
+            **({"deterministic": True} if self.spec.deterministic else {}),  # other records keep their hash
             **({"vllm_args": args} if (args := telling_args(self.spec)) else {}),
             **({"freed_args": args} if (args := freed_args(self.spec)) else {}),
         )
@@ -425,7 +440,7 @@ class VllmPair(TestedPair):
         self.started = False
         if self._llm is None:
             return
-        with phase("ending vLLM"):  # seconds on a crowded machine
+        with phase("ending vLLM"):  # takes seconds on a busy machine
             self._engine.engine_core.shutdown()
             self._llm = self._engine = None
             if id(self) in _open_here:

@@ -1,12 +1,13 @@
-"""Loading that leaves no weight behind: what a submodel's checkpoint does not fill is refused by name.
+"""Load the weights of the submodels, and refuse checkpoints that do not fill all of them.
 
-vLLM does not see to it itself. Its check for missing weights exempts every module that knows how to rework its weights
-once they are loaded, which is nearly all of them; and a packed weight counts as loaded with a single one of its parts.
-So all weights are NaN before they are loaded, and one that holds a NaN afterwards was not, or not wholly. Infinity is
-refused with it.
+vLLM does not check this itself. Its check for missing weights exempts every module that processes its weights after
+loading, which is nearly all of them. A packed weight counts as loaded if only one of its parts is. So all weights are
+set to NaN before loading. One that contains a NaN afterwards was not loaded, or only in part. Infinity is refused as
+well.
 
-A submodel is built with a tied head where its own configuration says so. A file may hold an `lm_head.weight` all the
-same, and then decides, as in transformers: equal to the input embeddings it stays tied, another one becomes the head.
+A submodel is built with a tied head if its own configuration says so. If a file contains an `lm_head.weight` all the
+same, that weight decides, as in transformers. If it equals the input embeddings the head stays tied; otherwise it
+becomes the head.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,15 +30,15 @@ def load_whole(
     """Load the submodels of `model`.
 
     Args:
-        model: has a submodel for each role.
-        checkpoints: role (`rl`, `base`) -> what the user called its checkpoint.
-        weights: names that begin with their role, and tensors.
+        model: Has a submodel for each role.
+        checkpoints: The user's name for the checkpoint of each role (`rl`, `base`).
+        weights: Names that begin with their role, and tensors.
 
     Returns:
         The names of the parameters that were loaded.
 
     Raises:
-        UserError: a parameter is not in its checkpoint, or not wholly, or holds NaN or infinity there.
+        UserError: A parameter is not, or only in part, in its checkpoint, or contains NaN or infinity there.
     """
     with torch.no_grad():
         for parameter in model.parameters():
@@ -49,7 +50,7 @@ def load_whole(
         for name, weight in weights:
             role, inner = name.split(".", 1)
             if inner == HEAD and _is_tied(getattr(model, role)):
-                heads[role] = weight.clone()  # a loader may use its memory again
+                heads[role] = weight.clone()  # copied, because a loader may reuse its memory
             else:
                 yield name, weight
 
@@ -58,7 +59,7 @@ def load_whole(
         _settle_head(getattr(model, role), weight, f"{role}={checkpoints[role]!r}")
         loaded.add(f"{role}.{HEAD}")
     for name, parameter in model.named_parameters():
-        if parameter.is_floating_point():  # NaN and infinity survive a sum, which needs no memory
+        if parameter.is_floating_point():  # a sum keeps NaN and infinity, and needs no memory
             missing = not parameter.sum(dtype=torch.float32).isfinite()
         else:
             missing = name not in loaded
@@ -84,14 +85,14 @@ def _embeddings(submodel: nn.Module) -> list[nn.Module]:
 
 
 def _settle_head(submodel: nn.Module, weight: torch.Tensor, where: str) -> None:
-    """Take a head from a tied submodel's file: drop it where it equals the embeddings, else make it the submodel's."""
+    """Load a head for a tied submodel. Drop it if it equals the embeddings; otherwise make it the submodel's head."""
     head: Any = submodel.lm_head
     own = nn.Parameter(torch.empty_like(head.weight), requires_grad=False)
     set_weight_attrs(own, {"input_dim": 1, "output_dim": 0, "weight_loader": head.weight_loader})
     head.weight_loader(own, weight)
     if torch.equal(own, head.weight):
         return
-    if not isinstance(head, ParallelLMHead):  # older vLLM: the head of a tied model is its embedding layer
+    if not isinstance(head, ParallelLMHead):  # in older vLLM the head of a tied model is its embedding layer
         raise UserError(
             f"{where}: its config.json ties lm_head to the input embeddings and its files hold another lm_head.weight, "
             "which this version of vLLM cannot load; accepted: tie_word_embeddings=false in its config.json"

@@ -1,7 +1,7 @@
-"""The models of a pair as one vLLM model: complete submodels of any architecture vLLM knows, run side by side.
+"""Combine the models of a pair into one vLLM model. Each is a complete submodel of any architecture that vLLM supports.
 
-All submodels' attention layers land in the same KV cache manager, so paging, prefix cache, chunked prefill and
-preemption serve them together. vLLM is opened on one checkpoint; the others' weights are secondary sources.
+The attention layers of all submodels use the same KV cache manager, so paging, prefix cache, chunked prefill and
+preemption apply to all of them. vLLM is opened on one checkpoint. The others' weights are secondary sources.
 """
 
 import copy
@@ -25,26 +25,27 @@ from rlvr_dir.decode.vllm_pair.step import rehearse
 from rlvr_dir.policy.combine import combination_of, cut
 from rlvr_dir.policy.given import ROWS, Scoring, scored
 
-SCORED_AT_ONCE = 1024  # rows of a text that vLLM asks the logits of at once
-PROFILED = ("cuda", "xpu")  # devices whose memory vLLM measures in a dummy step before it sizes the KV cache
+SCORED_AT_ONCE = 1024  # rows of a text for which vLLM requests logits at once
+PROFILED = ("cuda", "xpu")  # on these, vLLM measures memory in a dummy step before it sizes the KV cache
 
 
 class RLVRPairForCausalLM(nn.Module):
-    """Runs its models on the same tokens; `compute_logits` returns RL's logits and keeps the others' beside them.
+    """Run all models on the same tokens. `compute_logits` returns RL's logits and stores those of the others.
 
-    `config.rlvr` says what they are:
+    `config.rlvr` describes the models:
 
-    - `models`: role -> `place`, `revision`, whether its own configuration ties the output layer to the input embeddings
-      (`tied`) and how many `positions` it is read at. vLLM was opened on the first of them. A model that is paired with
-      itself is `rl` alone: one set of weights, one forward.
-    - `architecture` names the submodels' class.
-    - `vocab` real tokens, of which all models know the first `shared`; base reads `stand_in` in place of another.
-    - `scores`: given text will be scored. Then each row's hidden states carry the next token as well, and while
-      `scoring` is set `compute_logits` returns what `rlvr_dir.policy.given` says of it, on the first ids.
+    - `models`: by role, the `place`, the `revision`, whether the model's own configuration ties the output layer to the
+      input embeddings (`tied`) and at how many `positions` it is read. vLLM was opened on the first of them. A model
+      that is paired with itself is `rl` alone: one set of weights, one forward.
+    - `architecture` is the class of the submodels.
+    - `vocab` is the number of real tokens. All models have the first `shared` of them. Base reads `stand_in` in place
+      of any other.
+    - `scores`: given text will be scored. Then each row's hidden states also contain the next token. While `scoring` is
+      set, `compute_logits` returns what `rlvr_dir.policy.given` computes for it, on the first ids.
     """
 
-    base_ids: torch.Tensor  # what base reads of a step, where it does not know all of RL's tokens
-    rl: Any  # vLLM's models, as `_submodel` gives them; and one of each other role
+    base_ids: torch.Tensor  # base's input in a step, if it does not have all of RL's tokens
+    rl: Any  # vLLM's model of this role, from `_submodel`; each other role has one as well
     base: Any
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
@@ -52,23 +53,26 @@ class RLVRPairForCausalLM(nn.Module):
         self.facts = vllm_config.model_config.hf_config.rlvr
         self.shared: int = self.facts["shared"]
         self.combination = combination_of(self.facts["models"], self.facts["vocab"], self.shared)
-        self.checkpoints: dict[str, str] = {}  # role -> what its weights are loaded from
+        self.checkpoints: dict[str, str] = {}  # by role: where its weights are loaded from
         self.secondary_weights: list[DefaultModelLoader.Source] = []
-        self.widths: dict[str, int] = {}  # role -> its hidden size
+        self.widths: dict[str, int] = {}  # by role: its hidden size
         for role in self.facts["models"]:
             self.build(role, vllm_config, maybe_prefix(prefix, role))
         if self.shared < self.facts["vocab"]:
             tokens = vllm_config.scheduler_config.max_num_batched_tokens
-            self.base_ids = torch.zeros(tokens, dtype=torch.long)  # on vLLM's default device, as its models are built
-        self.logits: dict[str, torch.Tensor | None] = {}  # beside RL's, of the step in hand: same rows, same stream
-        self.watched: list[tuple[int, int]] | None = None  # of each step: rows, and rows whose two halves are the same
+            self.base_ids = torch.zeros(tokens, dtype=torch.long)  # on vLLM's default device, like its models
+        self.logits: dict[str, torch.Tensor | None] = {}  # of the other roles in this step: same rows, same stream
+        self.watched: list[tuple[int, int]] | None = None  # for each step: rows, and rows with two equal halves
         self._rehearsed = False
         self.scores: bool = self.facts.get("scores", False)
         self.scoring: Scoring | None = None
         vllm_config.compilation_config.static_forward_context[CONTEXT_KEY] = self
 
     def build(self, role: str, vllm_config: VllmConfig, prefix: str) -> None:
-        """Make a submodel, and say where its weights come from: the first one's are what vLLM was opened on."""
+        """Build a submodel and register the source of its weights.
+
+        The weights of the first submodel come from the checkpoint on which vLLM was opened.
+        """
         model, first = self.facts["models"][role], not self.widths
         place, revision = model["place"], model["revision"]
         config = vllm_config.model_config.hf_config if first else own_config(vllm_config, model)
@@ -80,7 +84,7 @@ class RLVRPairForCausalLM(nn.Module):
         self.widths[role] = config.get_text_config().hidden_size
 
     def embed_input_ids(self, input_ids: torch.Tensor) -> torch.Tensor:
-        """Return RL's input embeddings, (tokens,) -> (tokens, hidden); part of vLLM's model interface."""
+        """Return RL's input embeddings, (tokens,) -> (tokens, hidden). This is part of vLLM's model interface."""
         return self.rl.embed_input_ids(input_ids)
 
     def forward(
@@ -93,9 +97,9 @@ class RLVRPairForCausalLM(nn.Module):
     ) -> torch.Tensor:
         """Return the models' hidden states side by side: (tokens,) -> (tokens, sum of their hidden sizes).
 
-        Each is copied out before the next one runs. Under piecewise CUDA graphs a submodel's output lies in memory that
-        vLLM's graph pool hands to the next submodel ("only safe for the last graph"): RL's, read after base has run, is
-        base's own hidden state, and every Delta log p is 0 without a word.
+        Each is copied before the next model runs. Under piecewise CUDA graphs a submodel's output is in memory that
+        vLLM's graph pool reuses for the next submodel ("only safe for the last graph"). Without the copy, RL's hidden
+        state would be base's after base has run, and every Delta log p would silently be 0.
         """
         if len(self.widths) == 1 and not self.scores:
             return self.rl(input_ids, positions, intermediate_tensors, None)
@@ -104,16 +108,17 @@ class RLVRPairForCausalLM(nn.Module):
             hidden = getattr(self, role)(self._as_known(role, input_ids), positions, intermediate_tensors, None)
             if not start:
                 side_by_side = hidden.new_empty((hidden.shape[0], sum(self.widths.values())))
-                if self.scores:  # bit by bit, whatever the type
+                if self.scores:  # as raw bits, for any type
                     side_by_side = torch.cat([side_by_side, input_ids.int().roll(-1)[:, None].view(hidden.dtype)], 1)
             side_by_side[:, start : start + width] = hidden
             start += width
         return side_by_side
 
     def _as_known(self, role: str, input_ids: torch.Tensor) -> torch.Tensor:
-        """Return the tokens as a model reads them, (tokens,), (tokens,): base a stand-in for each it does not know.
+        """Return the tokens as a model reads them, (tokens,) -> (tokens,).
 
-        They lie where they lay before: a CUDA graph of base reads its input at the place where it was captured.
+        Base reads a stand-in for each token that it does not have. The tensor keeps its address, because a CUDA graph
+        of base reads its input where it was captured.
         """
         if role != "base" or self.shared == self.facts["vocab"] or input_ids is None:
             return input_ids
@@ -122,14 +127,14 @@ class RLVRPairForCausalLM(nn.Module):
         return ids
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
-        """Return RL's logits, (rows, all hidden) -> (rows, vocab); the others' of the same rows stay on `logits`.
+        """Return RL's logits, (rows, all hidden) -> (rows, vocab); store those of the others in `logits`.
 
-        All are None on ranks that do not sample. The first step is the one whose memory is measured.
+        All are None on ranks that do not sample. Memory is measured in the first step.
         """
         if self.scoring is not None:
             return self.score(hidden_states, self.scoring)
         halves = self._halves(hidden_states)
-        if self.watched is not None:  # by the self-test alone: it waits for the device
+        if self.watched is not None:  # only in the self-test, because it waits for the device
             rl, base = halves["rl"], halves["base"]
             same = int((rl == base).all(dim=-1).sum()) if rl.shape == base.shape else 0
             self.watched.append((len(rl), same))
@@ -144,7 +149,7 @@ class RLVRPairForCausalLM(nn.Module):
         return rl
 
     def _halves(self, hidden_states: torch.Tensor) -> dict[str, torch.Tensor]:
-        parts = hidden_states.tensor_split([*accumulate(self.widths.values())], dim=-1)  # what is left is a next token
+        parts = hidden_states.tensor_split([*accumulate(self.widths.values())], dim=-1)  # the last is the next token
         return dict(zip(self.widths, parts, strict=False))
 
     def _logits(self, halves: dict[str, torch.Tensor]) -> dict[str, Any]:
@@ -153,7 +158,7 @@ class RLVRPairForCausalLM(nn.Module):
     def score(self, hidden_states: torch.Tensor, scoring: Scoring) -> torch.Tensor | None:
         """Return the scores of each row's next token on the first ids, -inf on the others: (rows, vocab) float32.
 
-        ROWS of them at a time, since the logits of a whole text need not fit into memory.
+        It computes ROWS of them at a time, because the logits of a whole text may not fit into memory.
         """
         vocab, out = self.facts["vocab"], None
         following = hidden_states[:, sum(self.widths.values()) :].contiguous().view(torch.int32)[:, 0]
@@ -168,7 +173,10 @@ class RLVRPairForCausalLM(nn.Module):
         return out
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        """Load the first model's weights from names without another one's prefix (`base.`). See `load_whole`."""
+        """Load all weights; see `load_whole`.
+
+        Names without another model's prefix (`base.`) belong to the first model.
+        """
         first, *others = self.checkpoints
         prefixes = tuple(f"{role}." for role in others)
         named = ((name if name.startswith(prefixes) else f"{first}.{name}", weight) for name, weight in weights)
@@ -176,7 +184,7 @@ class RLVRPairForCausalLM(nn.Module):
 
 
 def own_config(vllm_config: VllmConfig, model: dict[str, Any]) -> Any:
-    """Return a submodel's own configuration, with what was settled for all: where logits are computed, positions."""
+    """Return a submodel's own configuration, with the common type of the output layer and number of positions."""
     model_config = vllm_config.model_config
     config = get_config(model["place"], model_config.trust_remote_code, revision=model["revision"])
     if (dtype := getattr(model_config.hf_config, "head_dtype", None)) is not None:
@@ -187,15 +195,15 @@ def own_config(vllm_config: VllmConfig, model: dict[str, Any]) -> Any:
 
 
 def submodel(vllm_config: VllmConfig, prefix: str, tied: bool, own: Any = None, **facts: str) -> nn.Module:
-    """Make one submodel, its compile cache named by the `facts` that tell its code from others', `rlvr_role` first.
+    """Build one submodel. The `facts` that distinguish its code from others' name its compile cache, `rlvr_role` first.
 
-    `own` is its configuration where that is not the one that vLLM was opened on.
+    `own` is its configuration, if vLLM was opened on another one.
 
-    Without the role in its configuration two submodels would share one cache key, and with some settings the second
-    would load the first one's compiled code, KV cache and all (logits off by whole units).
+    Without the role in the configuration, two submodels would share one cache key. With some settings the second would
+    then load the first one's compiled code, including its KV cache, and logits would be wrong by whole units.
 
-    `tied` is what the submodel's own configuration says: vLLM's is the first one's, and newer versions untie it, for
-    all, where its files hold an `lm_head.weight`.
+    `tied` is the value in the submodel's own configuration. vLLM uses the first submodel's value, and newer versions
+    untie all submodels if the first one's files contain an `lm_head.weight`.
     """
     additional = vllm_config.additional_config
     if own is not None:

@@ -1,16 +1,16 @@
-"""vLLM calls `register` in every process it starts (entry point group `vllm.general_plugins`)."""
+"""Register the pair's model in every process that vLLM starts (entry point group `vllm.general_plugins`)."""
 
 from rlvr_dir.watch import end_with_parent
 
 ARCHITECTURE = "RLVRPairForCausalLM"
-EXTRA_ARG = "rlvr"  # of a request's sampling parameters: what a step needs to know of it
-CONTEXT_KEY = "rlvr_pair"  # where the logits processor finds the model, in the engine's own forward context
+EXTRA_ARG = "rlvr"  # key in a request's sampling parameters for what a step needs
+CONTEXT_KEY = "rlvr_pair"  # key of the model in the engine's forward context, for the logits processor
 
 
 def register() -> None:
-    """Make the pair's model known by name; the class itself is imported only by an engine that uses it.
+    """Register the pair's model by name. Only an engine that uses the class imports it.
 
-    A process that an engine of ours has started begins here to watch its parent.
+    A process that was started by one of our engines also begins to watch its parent.
     """
     end_with_parent()
     from vllm import ModelRegistry

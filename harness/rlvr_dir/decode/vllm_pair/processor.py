@@ -1,8 +1,8 @@
-"""Algorithm 1 as a vLLM logits processor: one class for both generations of vLLM's processor interface.
+"""Implement Algorithm 1 as a vLLM logits processor, in one class for both generations of vLLM's processor interface.
 
-Every request that carries `extra_args={"rlvr": …}` is decided here, under its own rule, and the chosen token is
-forced: its logit becomes the channel's number, all others -inf. Requests without it are left alone and sample from
-the RL model as in any vLLM engine.
+Every request that has `extra_args={"rlvr": …}` is decided here, by its own rule. The chosen token is forced: its logit
+becomes the channel's number, and all others become -inf. Other requests are not modified and sample from the RL model
+as in any vLLM engine.
 """
 
 from collections.abc import Sequence
@@ -26,25 +26,25 @@ try:
     from vllm.v1.worker.gpu.sample.logits_processor.interface import LogitsProcessor as RunnerV2Processor
 
     _INTERFACES: tuple[type, ...] = (RunnerV1Processor, RunnerV2Processor)
-except ModuleNotFoundError:  # vLLM 0.25: its runner V2 takes no processors, and gives way to V1 where one is asked for
+except ModuleNotFoundError:  # in vLLM 0.25 runner V2 accepts no processors, and V1 is used if one is requested
     _INTERFACES = (RunnerV1Processor,)
 
 
 def plan_of(sampling_params: Any, output: Sequence[int] = ()) -> Plan | None:
-    """Return what a step needs to know of a request; None where it is not one of ours."""
+    """Return what a step needs to know about a request; None if it is not one of ours."""
     fields = (sampling_params.extra_args or {}).get(EXTRA_ARG)
     return None if fields is None else Plan.of_plain(fields, output)
 
 
 class PairProcessor(*_INTERFACES):
-    """Decides and forces the token of every pair request in the batch."""
+    """Implement a processor that decides and forces the token of every pair request in the batch."""
 
     @classmethod
     def validate_params(cls, sampling_params: Any) -> None:
-        """Refuse, at admission, what would change the logits of one model only.
+        """Refuse parameters that would change the logits of one model only, when the request is submitted.
 
         Raises:
-            ValueError: naming the parameter.
+            ValueError: A parameter is refused. The error names it.
         """
         if plan_of(sampling_params) is None:
             return
@@ -61,22 +61,22 @@ class PairProcessor(*_INTERFACES):
                 )
 
     def __init__(self, vllm_config: Any, device_or_states: Any, is_pin_memory: bool | None = None) -> None:
-        """Make the table of slots; V1 passes (config, device, is_pin_memory), V2 (config, request states)."""
+        """Make the table of slots. V1 passes (config, device, is_pin_memory), V2 passes (config, request states)."""
         self._context = vllm_config.compilation_config.static_forward_context
         if is_pin_memory is None:
             self._table = SlotTable(device_or_states.device)
-        else:  # V1's slots are the rows of its batch
+        else:  # in V1 the slots are the rows of the batch
             self._table = SlotTable(device_or_states)
-        self._positions: tuple[list[int | None], torch.Tensor] | None = None  # V1: of the step before, host and device
+        self._positions: tuple[list[int | None], torch.Tensor] | None = None  # V1: of the last step, host and device
 
     # Model runner V1 -------------------------------------------------------------------------------------------
 
     def is_argmax_invariant(self) -> bool:
-        """Return False: this processor is all about the argmax."""
+        """Return False, because this processor changes the argmax."""
         return False
 
     def update_state(self, batch_update: Any) -> None:
-        """Follow requests in, out and around the batch; order: removed, added, moved (indices are reused)."""
+        """Update the slots of requests that were removed, added or moved, in this order, because indices are reused."""
         if batch_update is None:
             return
         table = self._table
@@ -90,10 +90,10 @@ class PairProcessor(*_INTERFACES):
             table.put(source, displaced if direction == MoveDirectionality.SWAP else None)
 
     def _written(self, batch: StepBatch) -> torch.Tensor:
-        """Return the position of each row's next token: (n,) int64. A row that is not ours says any number.
+        """Return the position of each row's next token: (n,) int64. The value of a row that is not ours is arbitrary.
 
-        The output may hold placeholders: its length counts, not its content. From one step to the next all lengths
-        grow by one, unless a prompt is still being read; then they are copied to the device once more.
+        The output may contain placeholders: only its length counts. From one step to the next all lengths grow by one,
+        unless a prompt is still being read. In that case they are copied to the device again.
         """
         positions = [row.start + row.begun + len(row.output) if row else None for row in batch.rows]
         before = self._positions
@@ -109,13 +109,13 @@ class PairProcessor(*_INTERFACES):
     # Model runner V2 -------------------------------------------------------------------------------------------
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
-        """Take over a recycled slot; return whether the request's logits are changed here."""
+        """Assign a recycled slot; return whether the request's logits are changed here."""
         plan = plan_of(sampling_params)
         self._table.put(req_idx, plan)
         return plan is not None
 
     def apply_staged_writes(self) -> None:
-        """Do nothing: what `add_request` was told goes to the device with the next batch."""
+        """Do nothing, because the data from `add_request` are copied to the device with the next batch."""
 
     # Both ------------------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class PairProcessor(*_INTERFACES):
             return logits
         requests = batch.at(self._written(batch) if ctx is None else ctx.pos.long() + 1)
         decision = decide_step({**model.logits, "rl": logits}, batch.rules, requests, model.combination)
-        if batch.end is not None:  # so that the host hears at once of a response that cannot go on
+        if batch.end is not None:  # so that the host learns at once of a response that cannot continue
             decision = replace(decision, token=decision.token.masked_fill(decision.delta_logp.isnan(), batch.end))
         force(logits, decision, batch.decided)
         if decision.trace is not None:
@@ -145,7 +145,7 @@ class PairProcessor(*_INTERFACES):
         tokens: torch.Tensor,
         facts: torch.Tensor,
     ) -> None:
-        """Put the statistics of traced rows beside their forced tokens, of each row as many as it asked for."""
+        """Write the statistics of traced rows beside their forced tokens, as many as each row requested."""
         for top, rows in alike:
             at, width = traced[rows], columns(top)
             beside = channel.slots(tokens[at], channel.PROPOSAL + width)[:, channel.PROPOSAL :]

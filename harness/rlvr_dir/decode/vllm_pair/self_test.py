@@ -1,18 +1,19 @@
-"""The start-up self-test: refuses to run when a submodel's logits are wrong.
+"""Test at start-up that both submodels compute the right logits, and refuse to run otherwise.
 
-It looks at the two submodels apart, on text that base draws at T = 1: on text that RL would write both agree, and one
-that stands in for the other is not seen. Every mistake below would otherwise give plausible wrong numbers.
+The test uses text that base draws at T = 1. On text that RL would write both models agree, so a test there would miss
+one submodel in place of the other. Every mistake below would otherwise produce plausible wrong numbers.
 
-- **Three routes through the engine** to the same positions must lead to the same log-probabilities: token by token, as
-  the text was drawn; in steps that admit a request while others decode; and all at once, every position at the end of
-  a prompt of its own. Under CUDA graphs they run three kinds of code (whole graphs, piecewise graphs, none). Two
-  submodels that write into each other's memory or KV cache differ on some route.
-- **The submodels are themselves**: their weights are those of their own checkpoint's files and not of another's, the
-  logits are not flat; and where the files of base and RL differ, so do their hidden states and logits.
-- **transformers**, on the same text, where the checkpoints are small or everything is asked for (`self_test=full`).
+- **Three routes through the engine** to the same positions must yield the same log-probabilities. They are token by
+  token, as the text was drawn; in steps that admit a request while others decode; and all at once, with every position
+  at the end of its own prompt. Under CUDA graphs they run three kinds of code (whole graphs, piecewise graphs, none).
+  Two submodels that write into each other's memory or KV cache differ on some route.
+- **The submodels are themselves.** Their weights are those of their own checkpoint's files and not of another's, and
+  their logits are not flat. If the files of base and RL differ, so do their hidden states and logits.
+- **transformers** must yield the same on the same text. This is compared if the checkpoints are small, or if
+  `self_test=full`.
 
-Where the pair's change is carried over to a third model, "base" and "rl" are the two policies that stand for them
-(`rlvr_dir.policy.combine.Carried`), and all three submodels' weights are looked at.
+If the pair's change is applied to a third model, "base" and "rl" are the two policies that represent them
+(`rlvr_dir.policy.combine.Carried`), and the weights of all three submodels are checked.
 """
 
 import gc
@@ -35,14 +36,14 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.policy.combine import combination_of
 
 PROMPTS = ("1 + 1 = 2, 2 + 2 =", "Find all real x such that", "The capital of", "def f(n):")
-TEXTS, TOKENS, PIECE = 16, 16, 8  # of texts, of tokens of each, and of those that one prompt leaves to be decoded
-# Nats, root mean square over the text, that log-probabilities and entropies may differ by on two routes or from
-# transformers: never more than LIMIT, nor FLOOR and five times what the other submodel's differ by.
+TEXTS, TOKENS, PIECE = 16, 16, 8  # number of texts, of tokens in each, and of tokens decoded after a prompt
+# Nats, root mean square over the text, by which log-probabilities and entropies may differ between two routes or from
+# transformers: at most LIMIT, and at most the sum of FLOOR and five times the other submodel's difference.
 LIMIT = {"float32": 0.01, "bfloat16": 0.2, "float16": 0.05}
 FLOOR = {"float32": 0.001, "bfloat16": 0.02, "float16": 0.005}
 FLAT = 1e-4  # nats from the entropy of a uniform distribution
-STRANGERS = 5.0  # nats of KL, either way, on average: a language model and noise
-SAMPLED = 64  # of the tensors in which two checkpoints differ
+STRANGERS = 5.0  # nats: the mean KL, in either direction, between a language model and noise
+SAMPLED = 64  # how many of the tensors that differ between two checkpoints are checked
 HEAD = "lm_head.weight"
 _ADVICE = (
     "vLLM's compile cache may hold another model's code: clear it, or try enforce_eager=True; self_test=False runs all "
@@ -52,11 +53,11 @@ FACTS = {"base": ("logp_base", "entropy_base"), "rl": ("logp_rl", "entropy_rl")}
 
 
 class TestedPair(Engine):
-    """An engine as the test needs it: its worker answers questions, and prompts can be made to be computed again."""
+    """Represent an engine that the test can use: it can query a worker, and compute prompts again."""
 
     @abstractmethod
     def ask_worker(self, method: str, *args: Any) -> Any:
-        """Return what a method of `PairWorker` answers, in the first of the workers."""
+        """Return the result of a method of `PairWorker` in the first of the workers."""
 
     @abstractmethod
     def forget_prompts(self) -> None:
@@ -64,14 +65,14 @@ class TestedPair(Engine):
 
 
 def self_test(engine: TestedPair, full: bool = False) -> str:
-    """Run the test; return what it compared with: `transformers` or `engine`.
+    """Run the test; return what the logits were compared with: `transformers` or `engine`.
 
     Args:
-        engine: has been started.
-        full: compares with transformers whatever the size, on a GPU that has room, one model after the other.
+        engine: An engine that has been started.
+        full: Whether to compare with transformers at any size, on a GPU that has room, one model after the other.
 
     Raises:
-        UserError: a submodel's logits are wrong.
+        UserError: A submodel's logits are wrong.
     """
     distinct = _distinct(engine)
     try:
@@ -83,7 +84,7 @@ def self_test(engine: TestedPair, full: bool = False) -> str:
     _check_each(engine, texts, distinct)
     _compare_routes(engine, texts, joined, "in steps that admit requests")
     _compare_routes(engine, texts, at_once, "where all is read at once")
-    here = "load_format" not in engine.spec.vllm_args  # else transformers finds no weights in the checkpoint's folder
+    here = "load_format" not in engine.spec.vllm_args  # otherwise the checkpoint's folder may have no weights
     if not (full or (engine.checkpoints.small and here)):
         return "engine"
     _compare_with_transformers(engine, texts, full)
@@ -99,7 +100,7 @@ def _watch(
     """Return the rollouts of `decode`, while the worker compares the hidden states of the two submodels.
 
     Raises:
-        UserError: they are the same in most rows, although the checkpoints are `distinct`.
+        UserError: They are the same in most rows, although the checkpoints are `distinct`.
     """
     if not distinct:
         return list(decode(engine, *args))
@@ -115,7 +116,7 @@ def _watch(
 
 
 def _draw(engine: TestedPair) -> list[Rollout]:
-    """Draw the texts from base token by token: after the first step nobody joins."""
+    """Draw the texts from base token by token. No request joins after the first step."""
     room = engine.max_model_len
     prompts = [tuple(engine.tokenizer.encode(text))[: max(1, room // 2)] for text in PROMPTS]
     tokens = min(TOKENS, room - max(map(len, prompts)))
@@ -128,7 +129,7 @@ def _draw(engine: TestedPair) -> list[Rollout]:
 
 
 def _joined(engine: TestedPair, texts: Sequence[Rollout]) -> Iterable[Rollout]:
-    """Decode the same tokens in pieces: each after a prompt that ends where it begins, and admitted by itself."""
+    """Decode the same tokens in pieces. Each follows a prompt that ends where it begins, and is admitted separately."""
     engine.forget_prompts()
     pieces = [
         _continued(text, start, min(PIECE, text.n_tokens - start))
@@ -139,7 +140,7 @@ def _joined(engine: TestedPair, texts: Sequence[Rollout]) -> Iterable[Rollout]:
 
 
 def _at_once(engine: TestedPair, texts: Sequence[Rollout]) -> Iterable[Rollout]:
-    """Decode every second position at the end of a prompt of its own."""
+    """Decode every second position, each at the end of its own prompt."""
     engine.forget_prompts()
     return engine.generate([_continued(text, start, 1) for text in texts for start in range(0, text.n_tokens, 2)])
 
@@ -150,12 +151,12 @@ def _request(i: int, prompt: tuple[int, ...], tokens: int) -> Request:
 
 
 def _continued(text: Rollout, start: int, tokens: int) -> Request:
-    """Ask for the same text again from token `start` on, by the same noise."""
+    """Return a request for the same text from token `start` on, with the same noise."""
     return _request(text.request.sample, text.prompt_token_ids + text.token_ids[:start], tokens)
 
 
 class _OneByOne:
-    """An iterator that pretends to have ended after every request, so that the engine takes a step in between."""
+    """Implement an iterator that appears to end after every request, so that the engine runs a step in between."""
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self._requests, self._pause = iter(requests), False
@@ -171,10 +172,10 @@ class _OneByOne:
 
 
 def _compare_routes(engine: TestedPair, texts: Sequence[Rollout], redrawn: Iterable[Rollout], route: str) -> None:
-    """Compare what the texts' tokens were given by another route, as far as it draws them again.
+    """Compare the values of the texts' tokens with those from another route, as far as it draws the same tokens.
 
     Raises:
-        UserError: a submodel differs, or has become the other one.
+        UserError: A submodel differs, or has become the other one.
     """
     drawn = {text.request.sample: text for text in texts}
     log_ratio: list[np.ndarray] = []
@@ -184,12 +185,12 @@ def _compare_routes(engine: TestedPair, texts: Sequence[Rollout], redrawn: Itera
         start = len(other.prompt_token_ids) - len(text.prompt_token_ids)
         pairs = zip(other.token_ids, text.token_ids[start:], strict=False)
         same = [first == second for first, second in pairs]
-        common = (same.index(False) + 1) if False in same else len(same)  # what follows another token is another text
+        common = (same.index(False) + 1) if False in same else len(same)  # after a different token the text differs
         part = slice(start, start + common)
         for role, parts in errors.items():
             now = _facts(other, role)[:common]
             if False in same:
-                now[-1, 0] = np.nan  # log p of another token; the entropies of the position compare
+                now[-1, 0] = np.nan  # log p of a different token; only entropies are compared
             parts.append(now - _facts(text, role)[part])
         log_ratio.append(_log_ratio(text)[part])
     stacked = {role: np.concatenate(parts) for role, parts in errors.items()}
@@ -212,19 +213,19 @@ def _log_ratio(rollout: Rollout) -> np.ndarray:
 
 
 def _judge(engine: TestedPair, errors: dict[str, np.ndarray], apart: np.ndarray, against: str) -> None:
-    """Refuse submodels whose facts are off by more than rounding.
+    """Refuse submodels whose values differ by more than rounding.
 
-    Rounding depends on the models, but it is much the same for the two of a pair: it is the other submodel's error that
-    says what is too much for one of them, beneath a limit for both.
+    Rounding depends on the models, but it is similar for the two of a pair. So the error of one submodel determines how
+    large the other's may be, below a limit for both.
 
     Args:
-        engine: for its dtype.
-        errors: of each submodel, (positions, 2): what its log p and its entropy differ by; NaN where they cannot.
+        engine: Used for its dtype.
+        errors: For each submodel, (positions, 2) differences of log p and of entropy; NaN where there is none.
         apart: (positions,) log p under RL minus log p under base.
-        against: with what they were compared.
+        against: What they were compared with.
 
     Raises:
-        UserError: an error is too large, or leads from a submodel to the other one.
+        UserError: An error is too large, or points from one submodel to the other.
     """
     size = {role: float(np.sqrt(np.nanmean(error**2))) for role, error in errors.items()}
     for role, error in errors.items():
@@ -234,7 +235,7 @@ def _judge(engine: TestedPair, errors: dict[str, np.ndarray], apart: np.ndarray,
         finite = np.isfinite(error[:, 0])
         towards = apart[finite] if role == "base" else -apart[finite]
         if squared := float(towards @ towards):
-            moved = float(error[finite, 0] @ towards) / squared  # 1: log p has become the other model's
+            moved = float(error[finite, 0] @ towards) / squared  # 1 if log p has become the other model's
             noise = float(np.sqrt(np.mean((error[finite, 0] - moved * towards) ** 2) / squared))
             if moved > max(0.5, 6 * noise):
                 raise _wrong(role, f"are {other}'s ({moved:.0%} of the way from its own) {against}")
@@ -257,10 +258,10 @@ def _roles(engine: TestedPair) -> tuple[str, ...]:
 
 
 def _check_each(engine: TestedPair, texts: Sequence[Rollout], distinct: bool) -> None:
-    """Check that both submodels are language models, and two where the checkpoints are `distinct`.
+    """Check that both submodels are language models, and that they differ if the checkpoints are `distinct`.
 
     Raises:
-        UserError: they are not.
+        UserError: They are not, or do not.
     """
     uniform = float(np.log(engine.checkpoints.vocab_size))
     facts = {role: np.concatenate([_facts(text, role) for text in texts]) for role in FACTS}
@@ -275,12 +276,12 @@ def _check_each(engine: TestedPair, texts: Sequence[Rollout], distinct: bool) ->
 
 
 def _distinct(engine: TestedPair) -> bool:
-    """Return whether the checkpoints are known to differ before the output layer; check that submodels hold their own.
+    """Return whether the checkpoints are known to differ before the output layer; check the weights of the submodels.
 
-    Read are the first numbers of tensors, from safetensors files here (a directory, or the hub's cache).
+    It reads the first numbers of tensors from local safetensors files (a directory, or the hub's cache).
 
     Raises:
-        UserError: a submodel holds another checkpoint's numbers.
+        UserError: A submodel contains another checkpoint's numbers.
     """
     pair = engine.loaded
     if pair.single:
@@ -312,10 +313,10 @@ def _distinct(engine: TestedPair) -> bool:
 
 
 def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], full: bool) -> None:
-    """Compare the facts with those that transformers computes of the same checkpoints, one in memory at a time.
+    """Compare the values with those that transformers computes for the same checkpoints, with one in memory at a time.
 
     Raises:
-        UserError: they differ.
+        UserError: They differ.
     """
     from rlvr_dir.decode.transformers_pair import TransformersPair
 
@@ -343,7 +344,7 @@ def _compare_with_transformers(engine: TestedPair, texts: Sequence[Rollout], ful
 
 @torch.inference_mode()
 def _reference_logits(engine: TestedPair, model: Any, text: Rollout, role: str) -> torch.Tensor:
-    """Compute the logits of a text's tokens by transformers, which reads it at once: (tokens, vocab) float32."""
+    """Return the logits of a text's tokens from transformers, which reads it at once: (tokens, vocab) float32."""
     ids = torch.tensor([*text.prompt_token_ids, *text.token_ids], device=model.device)
     known_ids = as_known(engine.checkpoints, role, ids[None, :-1])
     logits = model(known_ids).logits[0, len(text.prompt_token_ids) - 1 :, : engine.checkpoints.shared]
@@ -351,14 +352,14 @@ def _reference_logits(engine: TestedPair, model: Any, text: Rollout, role: str) 
 
 
 def _facts_of(logits: torch.Tensor, text: Rollout) -> np.ndarray:
-    """Return `_facts` as the logits have them. The text is base's: proposed and kept."""
+    """Return `_facts` computed from `logits`. The text was proposed by base and not changed."""
     logp = torch.log_softmax(logits, -1)
     own = logp.gather(1, torch.tensor(text.token_ids)[:, None])[:, 0]
     return torch.stack([own, -(logp.exp() * logp).sum(-1)], dim=1).double().numpy()
 
 
 def _device(engine: TestedPair) -> str:
-    """Choose a GPU with room for twice a model's files, beside what vLLM has taken; else the CPU."""
+    """Return a GPU with room for twice a model's files, in addition to vLLM's memory; otherwise the CPU."""
     if not torch.cuda.is_available():
         return "cpu"
     stored = tensors_of(engine.loaded.base, engine.loaded.base_revision)

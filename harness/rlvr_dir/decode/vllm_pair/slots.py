@@ -1,6 +1,6 @@
-"""Compiles what the running requests ask for when requests come and go; a step reads it.
+"""Compile the rules of the running requests when requests are added or removed, so that a step only reads them.
 
-A steady step, one that has the requests of the step before, copies nothing to the device and waits for nothing.
+A steady step, which has the same requests as the previous one, copies nothing to the device and waits for nothing.
 """
 
 from dataclasses import dataclass
@@ -13,31 +13,31 @@ from rlvr_dir.decode.types import Plan
 from rlvr_dir.policy.rule import Rule, Rules, to_device
 from rlvr_dir.policy.step import Requests
 
-_NOTHING = Rule()  # the rule of a slot whose request is not ours: decided like any other, and then not written
+_NOTHING = Rule()  # for a slot whose request is not ours; its decision is computed but not written
 
 
 @dataclass(frozen=True)
 class StepBatch:
-    """The rows of one step, in the order of its logits: what does not change while the same requests run."""
+    """Hold the rows of one step, in the order of its logits. They do not change while the same requests run."""
 
     rules: Rules
-    keys: torch.Tensor  # (n,) int64, of the noise
+    keys: torch.Tensor  # (n,) int64, keys of the noise
     starts: torch.Tensor  # (n,) int64, absolute
-    decided: torch.Tensor | None  # (n,) bool, which rows are ours; None: all of them
+    decided: torch.Tensor | None  # (n,) bool, whether a row is ours; None if all are
     rows: list[Plan | None]
 
     def at(self, positions: torch.Tensor) -> Requests:
-        """Return where the rows stand, each about to write the token at its position: (n,) int64."""
+        """Return the requests of the rows, each about to write the token at its position: (n,) int64."""
         return Requests(self.keys, positions, self.starts)
 
     @property
     def end(self) -> int | None:
-        """A token that ends a response, the same for every request of an engine; None: its models have none."""
+        """Return a token that ends a response, the same for all requests of an engine; None if its models have none."""
         return next((row.end for row in self.rows if row), None)
 
     @cached_property
     def traced_alike(self) -> list[tuple[int, torch.Tensor]]:
-        """The traced rows by how many most likely tokens they list: (top, indices into those that are traced)."""
+        """Return the traced rows by how many most likely tokens they list, as (top, indices into the traced rows)."""
         tops = [self.rules.rules[i].trace for i in self.rules.traced.rows]
         return [
             (
@@ -49,15 +49,15 @@ class StepBatch:
 
 
 class SlotTable:
-    """The requests that run, by slot."""
+    """Hold the running requests by slot."""
 
     def __init__(self, device: torch.device | str) -> None:
         self.device = torch.device(device)
-        self.rows: dict[int, Plan] = {}  # slot -> request; V2 never says that one has ended
+        self.rows: dict[int, Plan] = {}  # slot -> request; V2 does not report that one has ended
         self._last: tuple[bytes, StepBatch] | None = None  # by its slots, while the same requests run
 
     def put(self, slot: int, row: Plan | None) -> None:
-        """Give a slot to a request, or to one that is not ours (None)."""
+        """Assign a slot to a request; None stands for a request that is not ours."""
         self.rows.pop(slot, None)
         if row is not None:
             self.rows[slot] = row
@@ -66,7 +66,7 @@ class SlotTable:
     def batch(self, slots: np.ndarray) -> StepBatch:
         """Return the batch whose n rows are these slots: (n,) integers.
 
-        The same object as before, while the same requests run in the same order: then nothing is copied to the device.
+        It is the same object while the same requests run in the same order, so nothing is copied to the device.
         """
         if self._last is not None and self._last[0] == slots.tobytes():
             return self._last[1]
@@ -76,7 +76,7 @@ class SlotTable:
         keys, starts = to_device(numbers, torch.long, self.device).reshape(len(rows), 2).unbind(1)
         batch = StepBatch(
             rules=Rules.compile([row.rule if row else _NOTHING for row in rows], self.device),
-            keys=keys.clone(),  # memory of its own: `contiguous` gives one row an address that Triton compiles anew for
+            keys=keys.clone(),  # own memory, because `contiguous` gives one row an address for which Triton recompiles
             starts=starts.clone(),
             decided=None if all(ours) else to_device(ours, torch.bool, self.device),
             rows=rows,

@@ -1,7 +1,7 @@
-"""Starts vLLM: quietly, and with any failure said in one sentence that names the cause.
+"""Start vLLM with little output, and report any failure in one sentence that names the cause.
 
-Where vLLM's core has a process of its own, the error that reaches us says no more than that it failed; the cause is
-among what that process printed. So that goes to a file, which is read, and kept where something failed.
+If vLLM's core has its own process, the error that reaches us only reports that it failed. The cause is in the output of
+that process. So this output is written to a file, which is read after a failure and then kept.
 """
 
 import gc
@@ -26,23 +26,26 @@ from rlvr_dir.progress import phase
 from rlvr_dir.watch import owning
 
 LEVEL = "VLLM_LOGGING_LEVEL"
-QUIET = "ERROR"  # the level that vLLM logs at where the user has not chosen one
+QUIET = "ERROR"  # vLLM's log level, unless the user has chosen one
 
-_LONGEST = 107 - len("/") - 36  # a socket's path has 107 characters at most on Linux; vLLM names its sockets by a UUID
+_LONGEST = 107 - len("/") - 36  # on Linux a socket's path has at most 107 characters; vLLM names its sockets by a UUID
 
-# What vLLM's log puts before each line: `(EngineCore pid=7) ERROR 11-21 21:49:22 [core.py:1510] `.
+# The prefix of each line in vLLM's log: `(EngineCore pid=7) ERROR 11-21 21:49:22 [core.py:1510] `.
 _PREFIX = re.compile(r"^(?P<who>\([^()]* pid=\d+\)|) ?(?:[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\] ?)?")
 _PROGRESS = re.compile(r"%|loading|compil|captur", re.IGNORECASE)
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above", "The above exception was the direct cause")
-_PLAIN = {"UserError", "ValueError", "RuntimeError"}  # kinds that add nothing to their text
-# Errors that pass another process's on, and kinds that follow from its end.
+_PLAIN = {"UserError", "ValueError", "RuntimeError"}  # kinds that add no information to their text
+# Errors that repeat another process's error, and kinds that follow from its end.
 _PASSED_ON = re.compile(r"initialization failed|[Ss]ee (root cause|stack trace)|died unexpectedly")
 _FOLLOWS = {"BrokenPipeError", "ConnectionResetError", "EOFError", "EngineDeadError", "KeyboardInterrupt", "SystemExit"}
 
 
 class Log:
-    """A file that an engine's processes print into. It is removed with this object, unless it is told to `keep`."""
+    """Represent a file that an engine's processes print into.
+
+    It is removed with this object, unless `keep` was called.
+    """
 
     def __init__(self) -> None:
         file, name = tempfile.mkstemp(prefix="rlvr-dir-vllm-", suffix=".log")
@@ -51,19 +54,19 @@ class Log:
         self._removal = finalize(self, self.path.unlink, missing_ok=True)
 
     def text(self) -> str:
-        """Read all that was printed; nothing where somebody has removed the file."""
+        """Return everything that was printed; empty if somebody has removed the file."""
         try:
             return self.path.read_text(errors="replace")
         except OSError:
             return ""
 
     def last(self) -> str:
-        """Return what was printed last of the progress."""
+        """Return the last progress output."""
         lines = [line for line in re.split(r"[\r\n]+", self.text()) if _PROGRESS.search(line)]
         return " ".join(_PREFIX.sub("", lines[-1]).split())[:70] if lines else ""
 
     def keep(self, text: str = "") -> Path:
-        """Leave the file for the user to read, with what this process knows at its end."""
+        """Keep the file for the user to read, with `text` appended."""
         with self.path.open("a") as file:
             file.write(text)
         self._removal.detach()
@@ -75,10 +78,11 @@ class Log:
 
 
 def prepare(spec: EngineSpec) -> Log | None:
-    """Import vLLM and settle how it starts processes; return where they will print, None where there will be none.
+    """Import vLLM and decide how it starts processes; return the file for their output, or None if there is none.
 
-    On a CPU one process does everything, unless the user has said otherwise: no start-up cost, and scripts need no
-    guard. Elsewhere processes are spawned: forked after OpenMP or CUDA have started threads, a second engine can hang.
+    On a CPU one process does everything, unless the user has chosen otherwise. This saves start-up time, and scripts
+    need no guard. Elsewhere processes are spawned, because a second engine can hang if it is forked after OpenMP or
+    CUDA have started threads.
 
     Raises:
         UserError: vLLM cannot be imported.
@@ -100,16 +104,16 @@ def prepare(spec: EngineSpec) -> Log | None:
     if len(tempfile.gettempdir()) > _LONGEST and os.access("/tmp", os.W_OK):
         os.environ.setdefault("VLLM_RPC_BASE_PATH", "/tmp")
     if (in_process() and spec.tensor_parallel_size == 1) or os.environ.get(LEVEL) != QUIET:
-        return None  # the user has asked to see what vLLM logs
+        return None  # the user wants to see vLLM's log
     return Log()
 
 
 @contextmanager
 def lasting() -> Iterator[None]:
-    """Import within without collecting garbage, then or later, among what was imported.
+    """Import inside this context without garbage collection, and exclude the imported objects from later collections.
 
-    700,000 objects that stay would be walked through some nine times, up to a third of an import of vLLM, and again as
-    an engine starts. What is garbage before is collected first: frozen, it would never be.
+    Otherwise 700,000 permanent objects would be scanned about nine times, which is up to a third of an import of vLLM,
+    and again when an engine starts. Existing garbage is collected first, because frozen objects never are.
     """
     collected = gc.isenabled()
     gc.collect()
@@ -130,10 +134,10 @@ def in_process() -> bool:
 
 
 def start_vllm(make: Callable[..., Any], arguments: dict[str, Any], log: Log | None) -> Any:
-    """Return `make(**arguments)`, a `vllm.LLM`; what its processes print goes to `log`, if there is one.
+    """Return `make(**arguments)`, a `vllm.LLM`. The output of its processes is written to `log`, if there is one.
 
     Raises:
-        UserError: vLLM does not start. It says why, what would be accepted, and where everything can be read.
+        UserError: vLLM does not start. The error states the cause, what is accepted, and where the whole output is.
     """
     try:
         with phase("starting vLLM", log.last if log else ""), owning(log.path if log else None):
@@ -149,19 +153,19 @@ def start_vllm(make: Callable[..., Any], arguments: dict[str, Any], log: Log | N
             cause = explain(cause_of(error, log.text() if log else ""), arguments)
             path = (log or Log()).keep(traceback.format_exc())
             sentence = f"vLLM does not start: {cause}; all that it said is in {path}"
-    if in_process():  # here, where `error` no longer holds on to half an engine
+    if in_process():  # here, where `error` no longer references a partial engine
         clean_up()
     raise UserError(sentence)
 
 
 def _end_waits(client: Any) -> None:
-    """Tell those who wait for the core's answers when no more can come.
+    """Wake the threads that wait for the core's answers when no more can arrive.
 
-    vLLM notices a core that was killed and stops to listen, but leaves the main thread waiting at its queue for ever.
+    vLLM notices that a core was killed and stops listening, but its main thread keeps waiting at its queue forever.
     """
     from vllm.v1.engine.exceptions import EngineDeadError
 
-    listener = getattr(client, "output_queue_thread", None)  # where the core has a process of its own
+    listener = getattr(client, "output_queue_thread", None)  # exists if the core has its own process
     if listener is None:
         return
     outputs, answers = client.outputs_queue, client.utility_results
@@ -177,7 +181,7 @@ def _end_waits(client: Any) -> None:
 
 
 def lost(error: Exception, log: Log | None, arguments: dict[str, Any]) -> EngineLost:
-    """Return the error for processes that ended while they decoded: the cause, what to change, and where the log is."""
+    """Return the error for processes that ended while decoding: the cause, what to change, and where the log is."""
     cause = printed_cause(log.text()) if log else str(error)
     cause = explain(cause, arguments) if cause else "they printed no error, as when they are killed or memory runs out"
     where = f" Their output is in {log.keep()}." if log else ""
@@ -188,17 +192,17 @@ def lost(error: Exception, log: Log | None, arguments: dict[str, Any]) -> Engine
 
 
 def clean_up() -> None:
-    """Give back what an engine in this process leaves behind: process groups, and the memory of its tensors."""
+    """Free what an engine in this process leaves behind: process groups, and the memory of its tensors."""
     from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
 
     cleanup_dist_env_and_memory()
 
 
 def cause_of(error: BaseException, printed: str) -> str:
-    """Describe what failed first: the last line of its traceback where a process printed one, else the error itself."""
+    """Describe the first failure: the last line of a printed traceback if there is one, otherwise the error itself."""
     if cause := printed_cause(printed):
         return cause
-    ended = re.search(r"'[\w-]+': -(\d+)", str(error))  # the exit status of a process
+    ended = re.search(r"'[\w-]+': -(\d+)", str(error))  # the signal that ended a process
     if ended:
         name = signal.Signals(int(ended[1])).name
         return f"its process was ended by {name}" + (", as Linux does where memory runs out" if ended[1] == "9" else "")
@@ -206,13 +210,13 @@ def cause_of(error: BaseException, printed: str) -> str:
 
 
 def printed_cause(printed: str) -> str | None:
-    """Return the first error that processes printed and that does not follow from another one's."""
+    """Return the first error that processes printed and that is not the consequence of another process's error."""
     errors = ((kind, text) for kind, text in _errors(printed) if kind not in _FOLLOWS and not _PASSED_ON.search(text))
     return next((_log_line(kind, text) for kind, text in errors), None)
 
 
 def _errors(printed: str) -> Iterator[tuple[str, str]]:
-    """Yield kind and text of each traceback's error, process by process; of a chain of them the last."""
+    """Yield kind and text of each traceback's error, process by process. For chained errors only the last is used."""
     processes: dict[str, list[str]] = {}
     for line in printed.splitlines():
         if prefix := _PREFIX.match(line):
@@ -228,7 +232,7 @@ def _errors(printed: str) -> Iterator[tuple[str, str]]:
 
 
 def _log_line(kind: str, text: str) -> str:
-    """Put an error as part of a sentence, without what pydantic puts around it or vLLM's link to its manual."""
+    """Return an error as part of a sentence, without pydantic's additions or vLLM's link to its manual."""
     inner = re.search(r"Value error, (.*?)\s*(\[type=|$)", text, re.DOTALL)
     lines = (inner[1] if inner else text).strip().splitlines() or [""]
     line = re.sub(r"\s*See https?://\S+.*$", "", lines[0]).rstrip(". ")
@@ -236,7 +240,7 @@ def _log_line(kind: str, text: str) -> str:
 
 
 def explain(cause: str, arguments: dict[str, Any]) -> str:
-    """Put the cause in our words, with what would be accepted, where it is one of those that users meet."""
+    """Return a message for the cause with what is accepted, if it is a common one; otherwise the cause itself."""
     length = re.search(r"max seq len \((\d+)\), \(([\d.]+) GiB KV.*memory \(([\d.]+) GiB\)", cause)
     if length:
         most = re.search(r"maximum model length is (\d+)", cause)

@@ -1,7 +1,7 @@
-"""The decision of one step: both models' logits in, one forced token a row out.
+"""Decide one step: read both models' logits and force one token per row.
 
-On a GPU with Triton it is the kernels of `rlvr_dir.policy.fused`, elsewhere torch's `decide`, its reference. The
-environment variable RLVR_DIR_DECISION says otherwise: `torch`, or `triton` (on a CPU in Triton's interpreter only).
+On a GPU with Triton the kernels of `rlvr_dir.policy.fused` are used. Elsewhere it is torch's `decide`, their reference.
+The environment variable RLVR_DIR_DECISION overrides this: `torch`, or `triton` (on a CPU only in Triton's interpreter).
 """
 
 import logging
@@ -30,10 +30,10 @@ log = logging.getLogger("rlvr_dir")
 
 @cache
 def decision_path(device_type: str) -> str:
-    """Return which of PATHS decides on a device of this type (`cuda`, `cpu`, ...), said in the log the first time.
+    """Return which of PATHS decides on a device of this type (`cuda`, `cpu`, ...). It is logged the first time.
 
     Raises:
-        UserError: RLVR_DIR_DECISION names no path.
+        UserError: RLVR_DIR_DECISION is not the name of a path.
     """
     wanted = os.environ.get(VARIABLE, "auto")
     if wanted not in ("auto", *PATHS):
@@ -53,15 +53,15 @@ def decision_path(device_type: str) -> str:
 def decide_step(
     logits: Mapping[str, torch.Tensor], rules: Rules, requests: Requests, combination: Combination
 ) -> Decision:
-    """Decide n rows, by the path of their device: see `decide`."""
+    """Decide n rows, by the path for their device; see `decide`."""
     path = decide_fused if decision_path(logits["rl"].device.type) == "triton" else decide
     return path(logits, rules, requests, combination)
 
 
 def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None) -> None:
-    """Leave the channel's finite logits in each row: one on the decided token, and two more where it changed.
+    """Write the channel's finite logits into each row: one on the decided token, and two more if it changed.
 
-    It works in place on (n, vocab). Rows that are not `decided` (n,) bool are left as they are.
+    It changes `logits` (n, vocab) in place. Rows that are not `decided` (n,) bool are not modified.
     """
     if decision_path(logits.device.type) == "triton":
         force_fused(logits, decision, decided, band=channel.BAND, limit=DELTA_LIMIT, beside=channel.BESIDE)
@@ -82,18 +82,18 @@ def force(logits: torch.Tensor, decision: Decision, decided: torch.Tensor | None
 
 
 def rehearse(logits: Mapping[str, torch.Tensor], combination: Combination) -> None:
-    """Decide and force once, as a step does, and forget it: vLLM's memory profile then knows the peak.
+    """Decide and force once as in a step and discard the result, so that vLLM's memory profile includes the peak.
 
-    Its own dummy run of the sampler leaves out custom processors (V1 passes an empty list, V2 returns before them). The
-    rules are those that take most memory: the divergence of all rows in torch's path, where the other model decides,
-    and as many rows as are decided at once with a gate that sorts both policies. The kernels get the numbers that a
-    step gives them, and so are compiled here and not in the first request.
+    vLLM's own dummy run of the sampler skips custom processors (V1 passes an empty list, V2 returns before them). The
+    rules are those that need the most memory. In torch's path these are the divergence of all rows with the other model
+    deciding, and as many rows as are decided at once with a gate that sorts both policies. The kernels receive the same
+    kinds of numbers as in a step, so they are compiled here and not in the first request.
     """
-    rl = logits["rl"].to(torch.float32, copy=True)  # V2 has such a copy
+    rl = logits["rl"].to(torch.float32, copy=True)  # V2 makes such a copy
     n, device = rl.shape[0], rl.device
     plain, sorting = gate_of({"criterion": "kl", "tau": 0.0}), next(gate() for gate in gates().values() if gate.redraws)
     rehearsed = [sorting if i < AT_ONCE else plain for i in range(n)]
-    decider = "rl"  # two draws more
+    decider = "rl"  # two more draws
     rules = [
         Rule(g, gamma=0.1, temperature=0.9, top_p=0.95, decider=decider if g is plain else None) for g in rehearsed
     ]
