@@ -14,7 +14,7 @@ from benchmarks.script import run
 from rlvr_dir.analysis.score import score
 from rlvr_dir.analysis.who import settings_of, who_wrote
 from rlvr_dir.bench.decode import machine
-from rlvr_dir.config import Decoding, EngineSpec, Sampling
+from rlvr_dir.config import Decoding, EngineSpec, Sampling, parse
 from rlvr_dir.decode import Request, open_engine
 from rlvr_dir.problems.data import preflight
 from rlvr_dir.tiny import tiny_pair
@@ -55,7 +55,7 @@ def bench_verdicts(
     with tempfile.TemporaryDirectory() as place:
         say("writing")
         engine = {"backend": backend, "enforce_eager": True}
-        with open_engine(whole.replace(rl=steps["step-4"]), EngineSpec(**engine, dtype=written)) as writer:
+        with open_engine(whole.replace(rl=steps["step-4"]), parse(EngineSpec, {**engine, "dtype": written})) as writer:
             rows = [
                 {"prompt_ids": list(rollout.prompt_token_ids), "completion_ids": list(rollout.token_ids)}
                 for rollout in writer.generate(asked)
