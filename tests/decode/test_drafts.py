@@ -19,7 +19,7 @@ LOCK_STEP = EngineSpec(backend="transformers", dtype="float32")
 
 @pytest.fixture
 def passes(monkeypatch):
-    """How often each model reads, by role."""
+    """Count how often each model reads, by role."""
     counted, read = Counter(), LockStep.read
 
     def counting(self, role, *args, **kwargs):
@@ -71,7 +71,7 @@ def test_a_third_model_and_tokens_that_only_rl_has(peaked_pair, tmp_path):
 
 
 def test_the_other_model_reads_a_block_at_once(peaked_pair, passes):
-    """Where base alone writes, every draft is kept, so RL needs a pass for each block and base none in vain."""
+    """If base alone writes, every draft is kept. So RL needs one pass per block, and base wastes none."""
     requests = [Request("What is 1?", "test/1", 0, Decoding(mode="base"), Sampling(max_tokens=24, seed=1))]
     [rollout] = decoded(peaked_pair, requests, draft=6)
     assert passes == {"base": rollout.n_tokens, "rl": -(-rollout.n_tokens // 6)}

@@ -1,4 +1,4 @@
-"""What a terminal says of results depends on what they show: a pattern is named only where its interval shows it."""
+"""Check that a terminal names a pattern only if the intervals of the results show it."""
 
 import pytest
 

@@ -136,7 +136,7 @@ def test_random_signs_are_the_same_in_every_run():
 
 
 def test_the_least_p_that_random_signs_can_give_is_an_upper_bound():
-    """No drawn pattern is as far from 0: p is at most that, also where the t test says exactly the same."""
+    """If no drawn pattern is as far from 0, p is an upper bound, also if the t test gives exactly the same p."""
     d = 0.5 + np.random.default_rng(5).random(60)
     p, least = sign_flips(d)
     assert (p, least) == (1 / 10_001, True)

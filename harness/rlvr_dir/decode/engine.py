@@ -203,7 +203,7 @@ class Engine(ABC):
 
     @property
     def longest_text(self) -> int:
-        """How many tokens a text that is scored may have with its prompt."""
+        """Return how many tokens a text to score may have, with its prompt."""
         return self.max_model_len
 
     def read_given(self, texts: Sequence[GivenText], scoring: Scoring) -> Iterator[tuple[int, np.ndarray]]:

@@ -1,4 +1,4 @@
-"""What both models say of tokens that somebody else wrote: a trace, and their likelihood at settings of a sampler.
+"""Score tokens that somebody else wrote with both models: a trace, and their likelihood at settings of a sampler.
 
 A token that is drawn at some temperature and top-p has the probability pi_nucleus(y). Its likelihood here is
 (1 - e) pi_nucleus(y) + e pi(y), so that a token outside the nucleus costs log e and not infinity: engines that round
@@ -22,7 +22,7 @@ Setting = tuple[float, float]  # temperature and top-p; temperature 0 is greedy
 
 
 class Scoring(NamedTuple):
-    """What is computed at each token: its trace at a temperature, and its log-likelihood at each of some settings."""
+    """Hold what to compute at each token: its trace at a temperature, and its log-likelihood at some settings."""
 
     temperature: float = 1.0
     settings: tuple[Setting, ...] = ()
