@@ -138,7 +138,7 @@ def test_on_a_cpu_nothing_is_adapted():
 
 
 def test_a_plan_states_the_memory_of_weights_and_of_an_update(sizes):
-    """The tiny base takes 16 bytes per parameter. A CPU takes whole minibatches, a GPU what fits, or it says why not."""
+    """The tiny base takes 16 bytes per parameter. A CPU takes whole minibatches, a GPU what fits."""
     spec, base = load_train({}), tiny_pair().base
     prompts, shape = ["1+1=", "23+4="], ModelShape.of(AutoConfig.from_pretrained(base))
     tokens = longest(AutoTokenizer.from_pretrained(base), prompts)
