@@ -60,8 +60,10 @@ def read_rows(path: Path) -> list[tuple[int, dict[str, Any]]]:
             lines = read_jsonl(path, ())
     except UserError:
         raise
+    except FileNotFoundError:
+        raise UserError("does not exist", argument="texts", value=str(path), accepted="an existing file") from None
     except (OSError, ValueError, ImportError) as error:
-        why = f"cannot be read ({type(error).__name__})"
+        why = f"cannot be read ({error})"
         accepted = "JSON lines, or a parquet file"
         raise UserError(why, argument="texts", value=str(path), accepted=accepted) from None
     if not lines:

@@ -85,7 +85,7 @@ def report(results: Sequence[EvalResult], *, seconds: float) -> str:
         ]
         for result in sorted(results, key=lambda result: result.task)
     ]
-    head = ["benchmark", "decoding", f"Avg@{n} ± s.e.", f"Pass@{k}", "replaced", "changed"]
+    head = ["benchmark", "decoding", f"Avg@{n} ± s.e.", f"Pass@{k}", "flagged", "changed"]
     lines = [markdown_table(head, rows, left=2)]
     lines += [
         "",

@@ -96,7 +96,7 @@ def evaluate_command(
 
     def keep(result: "TaskResult") -> None:
         result.write(out)
-        say(f"finished: {result.benchmark}  {result.label}  {score(result)}")
+        say(f"finished: {result.benchmark}  {result.label}  {score(result)} (standard error)")
         if place is not None:
             with phase("logging to MLflow"):
                 if log_result(result, place) is not None:

@@ -70,14 +70,14 @@ class Progress(Bar):
             return
         tokens = self._tokens + self._unfinished
         rate = tokens / max(time.monotonic() - self._started, 1e-9)
-        replaced, changed = (count / max(1, self._tokens) for count in (self._replaced, self._changed))
+        flagged, changed = (count / max(1, self._tokens) for count in (self._replaced, self._changed))
         now = time.monotonic()
         if self._estimate is None or now - self._estimate[0] > _ESTIMATE or self._done == self.total:
             self._estimate = now, self.seconds_left()
         since, seconds = self._estimate
         time_left = "?" if seconds is None else interval(max(seconds - (now - since), 0.0))
         text = f"{time_left} left, {tokens:,} tokens, {rate:,.0f} tok/s, "
-        self.figures(f"{text}{replaced:.1%} replaced, {changed:.1%} changed{self.note()}")
+        self.figures(f"{text}{flagged:.1%} flagged, {changed:.1%} changed{self.note()}")
 
     def seconds_left(self) -> float | None:
         """Estimate the seconds that the rest takes (see `time_left`); None before enough rollouts are finished."""

@@ -220,23 +220,25 @@ def _idle(setting: Setting) -> bool:
 
 
 def _idle_gates(settings: Sequence[Setting]) -> list[str]:
-    sentences = []
+    """Return a sentence for the gates of a benchmark that flagged nothing, one for those that flagged nearly all."""
+    none, nearly_all = dict[tuple[str, str], list[str]](), dict[tuple[str, str], list[str]]()
     for setting in settings:
         gate, flagged = setting.decoding.gate, setting.pooled("n_replaced")
         if gate is None:
             continue
-        where = f"{setting.label} on {setting.benchmark}"
         if flagged == 0:
-            sentences.append(
-                f"The gate of {where} flagged no token, so these responses are {setting.decoding.primary}'s own. "
-                "Choose a threshold by the share of tokens it flags (docs/decoding.md#which-τ)."
-            )
+            none.setdefault((setting.benchmark, setting.decoding.primary), []).append(setting.label)
         elif flagged >= MOSTLY and gate.name not in ("always", "random"):
-            sentences.append(
-                f"The gate of {where} flagged {percent(flagged)} of the tokens, so it selects nothing. Has the "
-                "threshold the right sign? See docs/decoding.md#which-τ."
-            )
-    return sentences
+            nearly_all.setdefault((setting.benchmark, percent(flagged)), []).append(setting.label)
+    return [
+        f"On {benchmark}, the gate flagged no token ({', '.join(labels)}), so these responses are {primary}'s own. "
+        "Choose a threshold by the share of tokens it flags (docs/decoding.md#which-τ)."
+        for (benchmark, primary), labels in none.items()
+    ] + [
+        f"On {benchmark}, the gate flagged {share} of the tokens ({', '.join(labels)}), so it selects nothing. Has the "
+        "threshold the right sign? See docs/decoding.md#which-τ."
+        for (benchmark, share), labels in nearly_all.items()
+    ]
 
 
 def _unequal_samples(settings: Sequence[Setting]) -> list[str]:

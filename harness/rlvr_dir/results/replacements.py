@@ -65,8 +65,8 @@ class Replacements:
     def sentences(self) -> list[str]:
         """Return the summary of the table as sentences, for a terminal or a page."""
         words = [
-            f"{self.title}: {percent(self.flagged / self.tokens)} of {self.tokens:,} tokens were flagged, and "
-            f"{percent(self.changed / self.tokens)} {'would change' if self.expected else 'changed'}."
+            f"{self.title}: of {self.tokens:,} tokens, {self.flagged:,} were flagged and {self.changed:,} "
+            f"{'would change' if self.expected else 'changed'}."
         ]
         if len(self.frame):
             first = self.frame.iloc[0]
@@ -98,7 +98,7 @@ def nats(value: float | None) -> str:
 
 def as_text(replaced: Replacements, most: int = 5) -> str:
     """Return the sentences of some replacements and a table of the `most` frequent, for a terminal."""
-    head = ("dropped", "written", "times", "problems", "Δ log p, dropped", "written", "right")
+    head = ("dropped", "written", "times", "problems", "Δ log p: of dropped", "of written", "correct responses")
     rows = [
         (
             quoted(row["proposed_text"], row["proposed"]),
