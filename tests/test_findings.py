@@ -57,9 +57,18 @@ INTERVAL = re.compile(r"[+−]?\d[\d.]*\s\[[+−]?\d[\d.]*,\s[+−]?\d[\d.]*\]")
 DEFAULT = "Difference"
 
 
+def is_cell(cell, value):
+    """Whether a table's value is the cell of a link's title: the same text, or `4.12 %` where it is 4.1249."""
+    number, percent, _ = cell.partition(" %")
+    try:
+        return cell == value or bool(percent and as_written(value, number) == number)
+    except ValueError:
+        return False
+
+
 def row_of(table, cells):
     """The one row of a table that has all of these cells."""
-    rows = [row for row in table if set(cells) <= set(row.values())]
+    rows = [row for row in table if all(any(is_cell(cell, value) for value in row.values()) for cell in cells)]
     assert len(rows) == 1, f"{len(rows)} rows have {cells}"
     return rows[0]
 
