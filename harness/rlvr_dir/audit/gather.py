@@ -203,7 +203,7 @@ def gather(
 
         rows = {mode.mode: _rows(jobs, mode, records) for mode in ALONE}
         try:
-            with showing(progress), phase("scoring base beside itself"):
+            with showing(progress), phase("measuring rounding: base against base"):
                 temperature = jobs[0].sampling.temperature or 1.0
                 evidence.floors = floors(pair, engine.dtype, spec.engine.device, rows, temperature)
             spread = {f"{fingerprint(*pair.models['base'])} {engine.dtype}": spreads(evidence.floors.values())}

@@ -127,7 +127,7 @@ def audit_command(
         if column != THIS:
             others[column] = [pair.replace(rl=str(run[step]), rl_revision=None)]
     if placebo is not None and dry_run:
-        say("not counted: the sharpened copy of base, which is scored as RL is")
+        say("The estimate leaves out the sharpened copy of base, which takes as long as RL.")
     elif placebo is not None:
         others["sharpened base"] = [sharpened(pair, sharp_temperature, records.parent / "placebos")]
     request = Request(spec, groups, others, ranks, floor, steps, texts)
@@ -149,7 +149,7 @@ def audit_command(
             log_audit(audit, place)
     for name, column in audit.analysis.facts["missing"].items():
         for group, why in column.items():
-            say(f"{group} of {name}: not measured. {why}")
+            say(f"{group} of {name} were not measured: {why}")
     for sentence in summary(audit):
         echo(sentence)
     if audit.replaced is not None:

@@ -166,7 +166,10 @@ def _file_and_pair(names: list[str], options: dict[str, Any]) -> Path | None:
 def announce_tiny(spec: EvalSpec) -> None:
     """Print that the tiny pair is used, because its scores are a check of the pipeline."""
     if spec.pair == TINY:
-        echo("Using the embedded tiny pair, a pipeline check, not a math model (--pair names another one).", err=True)
+        echo(
+            "No pair was named, so this uses the tiny pair of rlvr-dir. Pass BASE RL for your own.",
+            err=True,
+        )
 
 
 Results = Annotated[

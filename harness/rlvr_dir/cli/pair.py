@@ -37,8 +37,8 @@ def list_command(as_json: AsJson = False) -> None:
 
     echo(zoo_table(list(zoo().items())), lines=True)
     echo("")
-    echo(" RL where they differ, – where it is not known./ RL where they differ, – where it is not known.")
-    echo(f"tiny is the pair that ships, {', '.join(TINY_RL)} its RL after that many steps.")
+    echo("Facts followed by a ? are not verified. If the two differ, both are listed, as base / RL. – means unknown.")
+    echo(f"tiny is the pair that ships with rlvr-dir. {', '.join(TINY_RL)} are its RL after that many steps.")
 
 
 @app.command("check")

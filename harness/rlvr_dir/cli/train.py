@@ -169,9 +169,9 @@ def _show_verl(spec: "TrainSpec", out: Path) -> None:
     python = (spec.verl or Verl()).python
     if Path(python).expanduser().exists():
         check_arguments(python, lines)
-        say(f"verl in {python} takes all {len(lines)} arguments")
+        say(f"verl in {python} accepts all {len(lines)} arguments")
     else:
-        say(f"not checked: there is no {python}, which `make verl-env` makes (verl.python names another)")
+        say(f"Not checked with verl, because {python} does not exist. Run `make verl-env`, or set verl.python.")
     for line in lines:
         echo(line.text)
     with phase("opening the data"):
@@ -182,6 +182,6 @@ def _show_verl(spec: "TrainSpec", out: Path) -> None:
         except UserError as error:  # # the environment of `make verl-env` composes arguments, and trains nothing
             missing = [*missing, str(error)]
     for sentence in missing:
-        say(f"not here: {sentence}")
+        say(f"This machine cannot run it: {sentence}")
     with suppress(UserError):  # # printed above
         say(plan_training(spec, out).text())

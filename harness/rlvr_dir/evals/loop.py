@@ -316,7 +316,7 @@ def _generated(engine: Engine, requests: Sequence[Request], board: Progress) -> 
             losses += 1
             if losses == MOST_LOSSES or not pending:
                 raise
-            say(f"{error}\nstarting the engine again; {len(pending):,} responses are left to generate")
+            say(f"{error}\nrestarting the engine; {len(pending):,} responses are left to generate")
             engine.close()
 
 

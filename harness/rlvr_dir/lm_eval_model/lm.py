@@ -167,7 +167,7 @@ class RlvrDirLM(LM):
         if short and "max_tokens" not in self.args.sampling:
             print(
                 f"rlvr_dir: {', '.join(sorted(short))} sets no maximum length of a response, so it is {NO_LENGTH} new "
-                "tokens, as in lm-eval's own models (the model argument max_tokens=N says otherwise)",
+                "tokens, as in lm-eval's own models (the model argument max_tokens=N changes this)",
                 file=sys.stderr,
             )
 

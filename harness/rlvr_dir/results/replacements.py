@@ -98,7 +98,8 @@ def nats(value: float | None) -> str:
 
 def as_text(replaced: Replacements, most: int = 5) -> str:
     """Return the sentences of some replacements and a table of the `most` frequent, for a terminal."""
-    head = ("dropped", "written", "times", "problems", "Δ log p: of dropped", "of written", "correct responses")
+    head = ["dropped", "written", "times", "problems", "Δ log p: of dropped", "of written"]
+    head += [] if replaced.right is None else ["correct responses"]
     rows = [
         (
             quoted(row["proposed_text"], row["proposed"]),
@@ -107,7 +108,7 @@ def as_text(replaced: Replacements, most: int = 5) -> str:
             f"{row['problems']:,}",
             nats(row["delta_logp"]),
             nats(row["delta_logp_written"]),
-            percent(row["right"], 0) if row["right"] is not None else "",
+            *([] if replaced.right is None else [percent(row["right"], 0)]),
         )
         for row in replaced.frame[:most].to_dict("records")
     ]

@@ -69,7 +69,7 @@ def tokenizers(named: str | None, pair: Pair | None = None) -> Callable[[Sequenc
         if place is None:
             if _named_by(records) and not hinted:
                 hinted = True
-                _warn("Some responses are plain text: --tokenizer records takes the tokenizers that your records name.")
+                _warn("Some responses are shown as plain text. To color their tokens, pass --tokenizer records.")
             return None
         try:
             return _read(place, **kwargs)

@@ -116,7 +116,7 @@ class SweepFolder:
             self._check(old, spec)
             if changed := _difference(*(_identity(search, (*FREE, "engine")) for search in (old, spec))):
                 lines = "\n".join(changed)
-                say(f"the points of this sweep have changed; what was decoded before is kept, and read again:\n{lines}")
+                say(f"The points of this sweep have changed. Responses that are cached are used again:\n{lines}")
         if isinstance(old, SweepSpec):
             spec = spec.model_copy(update={"pair": old.pair})
         write_file(self.spec, yaml.safe_dump(spec.plain(), sort_keys=False, allow_unicode=True))

@@ -89,7 +89,7 @@ class Sweep:
             elif current and entry.point is not None and key(entry.point) in self.study.complete_before:
                 self.study.complete_before.discard(key(entry.point))
                 why = "its results are missing, or its benchmark, grader or criterion has changed"
-                self.say(f"trial {entry.number} is made again, because {why}")
+                self.say(f"trial {entry.number} is repeated, because {why}")
 
     def run(self) -> None:
         """Complete all entries. Those that fail are named, and the others run nevertheless.

@@ -185,7 +185,7 @@ def _finish(
     if untaught:
         say(f"warning: seed {seed}: {taught_nothing(len(untaught), len(steps))}")
     if rl_is_base(base, folder.rl):
-        say(f"warning: seed {seed}: RL's weights are base's: nothing was learned, and a pair of the two says nothing")
+        say(f"warning: seed {seed}: RL's weights equal base's, so nothing was learned, and nothing can be compared")
     write_card(folder.rl, facts, folder.records())
     if not spec.keep_checkpoints:
         shutil.rmtree(folder.checkpoints)

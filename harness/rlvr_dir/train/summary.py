@@ -197,8 +197,8 @@ def taught_nothing(untaught: int, steps: int) -> str:
     """Return the sentence that steps of a training kept no group of responses, and what to check."""
     whole = "; the model is the base" if untaught == steps else ""
     return (
-        f"{untaught} of {steps} steps taught nothing: no group of responses to a problem was partly right, so none had "
-        f"an advantage{whole}. Look at the answers of the data, at the prompt and at the length of responses"
+        f"{untaught} of {steps} steps taught nothing: for every problem, all responses were correct or all were wrong, "
+        f"so no response had an advantage{whole}. Check the answers in the data, the prompt and the maximum length"
     )
 
 

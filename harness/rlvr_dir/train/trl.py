@@ -82,7 +82,7 @@ class TrlBackend(Backend):
         folder.trim(step)
         folder.prune_chosen(spec, step, resumed=True)
         if resumed:
-            self.say(f"seed {seed}: going on after step {step}")
+            self.say(f"seed {seed}: resuming after step {step}")
         with phase("loading"):
             loading = {"trust_remote_code": spec.trust_remote_code}
             model = AutoModelForCausalLM.from_pretrained(self.source.base, dtype=torch.float32, **loading)

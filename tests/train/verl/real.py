@@ -93,7 +93,7 @@ def test_a_real_verl_trains_is_stopped_and_goes_on(python, tmp_path, method, alp
         train(asked, tmp_path / "x", source, say=print, on_record=stop)
     said = []
     train(asked, tmp_path / "x", source, say=said.append)
-    assert said[0] == f"seed 0: going on after step {STOP}"
+    assert said[0] == f"seed 0: resuming after step {STOP}"
     check(SeedFolder(tmp_path / "x" / "seed-0"), alpha)
 
 

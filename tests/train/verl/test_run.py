@@ -156,7 +156,7 @@ def test_a_failure_is_one_sentence_and_the_same_call_goes_on(standin, tmp_path, 
     assert ("CUDA out of memory at step 4" in text) == ("crash_at" in plans)
     said = []
     train(spec(standin), tmp_path / "x", SOURCE, say=said.append)
-    assert said == ["seed 0: going on after step 2", "seed 0: merging the checkpoint of step 5"]
+    assert said == ["seed 0: resuming after step 2", "seed 0: merging the checkpoint of step 5"]
     folder = SeedFolder(tmp_path / "x/seed-0")
     assert [record["step"] for record in folder.records()] == [0, 1, 2, 3, 4, 5]
 
@@ -214,7 +214,7 @@ def test_the_trainer_ends_however_the_command_ends(standin, tmp_path, number):
     wait_for(lambda: not alive(pid))
     done = subprocess.run(command(standin, out), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "going on after step 2" in done.stderr
+    assert "after step 2" in done.stderr
     assert steps(SeedFolder(out / "seed-0")) == [1, 2, 3, 4, 5]
 
 

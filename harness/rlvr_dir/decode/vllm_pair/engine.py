@@ -147,15 +147,15 @@ class VllmPair(TestedPair):
         return LLM(**arguments)
 
     def _starts_eager(self) -> bool:
-        """Return whether vLLM compiles nothing: if that is requested, or on a CPU with few tokens to generate."""
+        """Return whether to skip torch.compile: if that is requested, or on a CPU with few tokens to generate."""
         wanted, work = self.spec.enforce_eager, self.work
         if wanted is not None or work is None or not on_cpu():
             return bool(wanted)
         eager = work < COMPILED_FROM
-        effect, other = ("compiles nothing", "--no-") if eager else ("compiles the models first", "--")
-        expected = f"some {work:,} tokens are expected, and on a CPU that pays from about {COMPILED_FROM:,}"
-        why = expected if work else "it starts sooner so on a CPU"
-        note(f"vLLM {effect}: {why} ({other}enforce-eager says otherwise)")
+        effect, other = ("Skipping torch.compile", "--no-") if eager else ("Running torch.compile", "--")
+        expected = f"it pays off above about {COMPILED_FROM:,} tokens on a CPU, and this run expects {work:,}"
+        why = expected if work else "the engine starts sooner without it on a CPU"
+        note(f"{effect}: {why} ({other}enforce-eager changes this)")
         return eager
 
     def settled(self) -> EngineSpec:

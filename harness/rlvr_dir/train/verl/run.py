@@ -112,7 +112,7 @@ class VerlBackend(Backend):
         folder.trim(step)
         self._prune(folder, step)
         if step:
-            self.say(f"seed {seed}: going on after step {step}")
+            self.say(f"seed {seed}: resuming after step {step}")
         attempt = 1 + len(list(work.glob("output-*.txt")))
         # # verl would validate the step from which it resumes again, which gives one point of the curve twice.
         val_first = step % (spec.validation.every or 1) == 0 and not any(
