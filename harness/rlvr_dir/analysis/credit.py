@@ -123,8 +123,8 @@ def credit_statistics(
         info = engine.info()
     with showing(progress), phase("estimating"):
         measured = [_measured(job, part, store, noises) for job, part in parts]
-        facts = {**description_of(jobs, info["pair"]), "tokens": tokens, "noises": noises, "undo": undo, "seed": seed}
-        return Analysis(kind="credit", facts=facts, tables=tables(measured, noises))
+        context = {**description_of(jobs, info["pair"]), "tokens": tokens, "noises": noises, "undo": undo, "seed": seed}
+        return Analysis(kind="credit", context=context, tables=tables(measured, noises))
 
 
 def _missing(job: Job, store: RecordStore) -> int:

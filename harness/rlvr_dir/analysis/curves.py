@@ -60,9 +60,9 @@ def curves(paths: Mapping[str, Sequence[Path]], step: int | None = None) -> Anal
     for run in runs:
         if run.top_p:
             top_p.setdefault(run.method, set()).add(run.top_p)
-    facts = {"step": step, "rollout_top_p": {method: sorted(values) for method, values in top_p.items()}}
-    facts["learned_from"] = list(dict.fromkeys(run.method for run in runs if run.learned_from))
-    return Analysis(kind="training", facts=facts, tables={name: tuple(rows) for name, rows in tables.items()})
+    context = {"step": step, "rollout_top_p": {method: sorted(values) for method, values in top_p.items()}}
+    context["learned_from"] = list(dict.fromkeys(run.method for run in runs if run.learned_from))
+    return Analysis(kind="training", context=context, tables={name: tuple(rows) for name, rows in tables.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,8 +237,8 @@ def _choices(runs: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | No
         for name in ("last", "last_mean", "best", "elsewhere")
     }
     steps = sorted(step for _, step, _ in choices)
-    facts = {"averaged": first.averaged, "validations": first.validations, "last_step": last_step}
-    return {**means, **facts, "first_best_step": steps[0], "last_best_step": steps[-1]}
+    counts = {"averaged": first.averaged, "validations": first.validations, "last_step": last_step}
+    return {**means, **counts, "first_best_step": steps[0], "last_best_step": steps[-1]}
 
 
 def _gradient(records: Sequence[Mapping[str, Any]], step: int | None) -> list[dict[str, float]]:

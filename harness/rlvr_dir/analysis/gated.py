@@ -125,4 +125,5 @@ def gated_statistics(spec: EvalSpec, records: str | Path, *, progress: bool = Tr
                 p, of = statistics.estimate("after", i, k)
                 row = {**label, "under": model, "after": k + 1, **columns(p=p), "tokens": of, "p_of_all_kept": usual}
                 tables["after"].append(row)
-    return Analysis(kind="gated", facts=traced.description, tables={name: tuple(rows) for name, rows in tables.items()})
+    plain = {name: tuple(rows) for name, rows in tables.items()}
+    return Analysis(kind="gated", context=traced.description, tables=plain)

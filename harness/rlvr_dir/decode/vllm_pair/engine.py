@@ -423,7 +423,7 @@ class VllmPair(TestedPair):
 
         device = "cpu" if on_cpu() else "cuda"
         path = decision_path(device)
-        return self.facts(
+        return self.common_info(
             backend="vllm",
             vllm=vllm.__version__,
             device=device,
