@@ -162,7 +162,7 @@ def test_numbers_of_tokens_are_shares_of_who_wrote_them(drawn):
     ]  # fmt: skip
     made = made.model_copy(
         update={
-            "facts": {**made.context, "positions": 400, "least": 6},
+            "context": {**made.context, "positions": 400, "least": 6},
             "tables": {
                 **made.tables,
                 "generations": tuple({"generation": one, **wrote[one]} for one in who),
