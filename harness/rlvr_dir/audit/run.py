@@ -186,7 +186,11 @@ def run_audit(request: Request, *, records: Path, out: Path | None = None, progr
         evidence[column] = [same]
         numbers[column] = [estimate_of(claim, same) if claim.reads == "traces" else None for claim in chosen]
     if not this.frames:
-        raise UserError("; ".join(dict.fromkeys(this.missing.values())))
+        raise UserError(
+            "None of the requested rows can be measured:",
+            dict.fromkeys(this.missing.values()),
+            argument="rows",
+        )
     speeds = [seed.speed for seeds in evidence.values() for seed in seeds if seed.speed]
     context: dict[str, Any] = context_of(request, questions, evidence) | {"date": str(date.today())}
     context |= {"tokens_per_second": min(speeds, default=None), "minutes": round((time.monotonic() - began) / 60, 1)}

@@ -162,7 +162,8 @@ def compare(settings: Sequence[Setting], against: str | None = None, across: Col
             pairs += _default_pairs(group, across, first=True)
     if not pairs:
         reasons = unmatched_reasons(settings, [], across)
-        raise UserError(reasons[0] if reasons else "results: give at least two settings of one benchmark to compare")
+        accepted = "" if reasons else "at least two settings of one benchmark"
+        raise UserError(reasons[0] if reasons else "There is nothing to compare", argument="results", accepted=accepted)
     return stats.corrected(pairs)
 
 

@@ -256,7 +256,11 @@ def crossings(rows: Sequence[Comparison]) -> str:
     pairs = [(row.result, row.reference) for row in rows if comparison_kind(row) == "trained"]
     pairs = [(rl, base) for rl, base in pairs if min(rl.samples, base.samples) > 1]
     if not pairs:
-        raise UserError("A crossing needs RL compared with its base, with at least two samples per problem")
+        raise UserError(
+            "There is no crossing to compute",
+            argument="results",
+            accepted="RL compared with its base, with at least two samples per problem",
+        )
     crossed = [(rl, base, _crossed(rl, base)) for rl, base in pairs]
     return "\n".join(
         f"- {rl.benchmark}, {base.label} and {rl.label}: {crossing_sentence(k)}" for rl, base, k in crossed

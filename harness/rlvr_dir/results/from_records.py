@@ -13,7 +13,7 @@ from typing import Any
 
 from rlvr_dir.config import Presentation
 from rlvr_dir.config.evaluation import is_task_file
-from rlvr_dir.errors import DamagedError, UserError, mention
+from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.grading import DEFAULT_GRADER, Gold, grader_name
 from rlvr_dir.problems.benchmark import LM_EVAL, TWINS, Benchmark, BenchmarkMetadata
 from rlvr_dir.problems.data import find_benchmark
@@ -75,7 +75,7 @@ def result_of_record(
     if (stored := record.verdicts(judge)).keys() >= {*keys}:
         verdicts = {key: stored[key].verdict for key in keys}
     elif stored_only:
-        raise UserError(f"record {record.name} has no verdict by {mention('grader', judge)} on each response")
+        raise UserError(f"did not grade every response of record {record.name}", argument="grader", value=judge)
     else:
         verdicts = record.grade(_golds(record, task, data_dir), judge, keys)
     benchmark, graded_with = _benchmark_metadata(record, task, data_dir), record.metadata.graded_with.get(judge)
@@ -304,4 +304,7 @@ def _place(task: str, file: str, data_dir: str | None) -> Path | None:
     path = Path(os.path.normpath(here / file))
     if path.is_relative_to(here) and path.resolve().is_relative_to(here.resolve()):
         return path
-    raise UserError(f"{file}, which it names, is not below the current folder, so it is not read; give --data-dir")
+    raise UserError(
+        f"The record names {file}, which is not read because it is not below the current folder",
+        hint="Pass its folder as --data-dir.",
+    )

@@ -143,7 +143,7 @@ class _PairRecords:
         """
         self.weights = weights = {role: fingerprint(*m) for role, m in resolve(spec.pairs[pair]).models.items()}
         if missing := [name for name in weights.values() if not name.startswith("weights:") and "@" not in name]:
-            raise UserError(f"The checkpoint {missing[0]} is not on this machine")
+            raise UserError(f"The checkpoint {missing[0]} is not on this machine", hint="Download it first.")
         self._problems: dict[tuple[str, str | None], list[str]] = {}
         for benchmark in preflight_of(spec).values():
             metadata = benchmark.metadata
