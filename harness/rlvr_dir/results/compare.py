@@ -162,8 +162,9 @@ def compare(settings: Sequence[Setting], against: str | None = None, across: Col
             pairs += _default_pairs(group, across, first=True)
     if not pairs:
         reasons = unmatched_reasons(settings, [], across)
-        accepted = "" if reasons else "at least two settings of one benchmark"
-        raise UserError(reasons[0] if reasons else "There is nothing to compare", argument="results", accepted=accepted)
+        if reasons:
+            raise UserError(reasons[0])
+        raise UserError("There is nothing to compare", accepted="at least two settings of one benchmark")
     return stats.corrected(pairs)
 
 

@@ -258,7 +258,6 @@ def crossings(rows: Sequence[Comparison]) -> str:
     if not pairs:
         raise UserError(
             "There is no crossing to compute",
-            argument="results",
             accepted="RL compared with its base, with at least two samples per problem",
         )
     crossed = [(rl, base, _crossed(rl, base)) for rl, base in pairs]
