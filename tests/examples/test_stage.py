@@ -365,7 +365,7 @@ def test_the_script_compares_kinds_and_reports_on_them(kinds, tmp_path):
     out = tmp_path / "analysis"
     done = stage("pairs", *places, "--changed", "0.015", "--out", out)
     assert done.returncode == 0, done.stderr
-    by_hand = pair_statistics(kinds, [0.015]).model_dump(mode="json")
+    by_hand = pair_statistics(kinds, [0.015]).model_dump(mode="json", by_alias=True)
     assert json.loads((out / "pairs.json").read_text()) == by_hand
     done = stage("report", "--analysis", out, "--out", tmp_path / "report")
     assert done.returncode == 0, done.stderr
