@@ -147,7 +147,7 @@ def _family_rows(random: Random, runs: int) -> Iterator[dict[str, Any]]:
                 ids = tuple(range(n))
                 reference = stats.Scores("rl", "t", ids, np.asarray(u < p[:, None], dtype=float))
                 others = [stats.Scores(str(i), "t", ids, x.astype(float)) for i, x in enumerate(drawn)]
-                false += any(row.holm_p < 0.05 for row in stats.family((each, reference) for each in others))
+                false += any(row.holm_p < 0.05 for row in stats.corrected((each, reference) for each in others))
             yield {"settings": settings, "problems": n, "samples": k, "false claims": false / runs}
 
 

@@ -374,7 +374,7 @@ def look_at_trainings(path, file, rng):
     seeds = [ours.seed(0), ours.seed(1)]
     yield lambda: write_summary(ours, ours.stored(), path / "dapo")
     yield lambda: [metrics_of(record) for one in seeds for record in one.records()]
-    yield lambda: [scores_of(one.facts()["scores"]) for one in seeds]
+    yield lambda: [scores_of(one.outcome()["scores"]) for one in seeds]
 
 
 def some_data(path):

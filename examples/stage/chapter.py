@@ -53,26 +53,25 @@ ALONE = "Each kind has a single pair. Intervals are 95 %, over problems alone; p
 
 def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
     """Show the gain of each criterion by kind of pairs, and the significant differences."""
-    facts = found.facts
-    counts = ", ".join(f"{count} {visible(kind, 40)}" for kind, count in facts["pairs"].items())
-    text = (
-        f"{benchmark_title(facts['task'])}, {facts['problems']} problems, {facts['samples']} samples; pairs: {counts}."
-    )
-    if facts["families"]:
-        text += f" The problems are of {facts['families']} families, over which intervals are."
+    context = found.context
+    counts = ", ".join(f"{count} {visible(kind, 40)}" for kind, count in context["pairs"].items())
+    title, samples = benchmark_title(context["task"]), context["samples"]
+    text = f"{title}, {context['problems']} problems, {samples} samples; pairs: {counts}."
+    if context["families"]:
+        text += f" The problems are of {context['families']} families, over which intervals are."
         text += "".join(
-            f" {words}" for words in few_families_words([f"{facts['families']}"] * (facts["families"] < FEW))
+            f" {words}" for words in few_families_words([f"{context['families']}"] * (context["families"] < FEW))
         )
     if found.tables["placebos"]:
         text += " Pairs of the other kinds have the same bases, and the last tables compare them with the first kind."
-    intervals = ALONE if max(facts["pairs"].values()) == 1 else OVER
-    first = visible(str(facts["first"]), 40)
+    intervals = ALONE if max(context["pairs"].values()) == 1 else OVER
+    first = visible(str(context["first"]), 40)
     over = f"{intervals} Tokens: the share that is flagged in {first} pairs, or changed (met by straight lines)."
-    passing = f"Pass@{facts['samples']}"
+    passing = f"Pass@{context['samples']}"
     sections = [
         _kinds(found.frame("kinds"), f"kinds{slug}", "Base and RL, by kind of pairs.", intervals),
         _kinds(found.frame("kinds_pass"), f"kinds-pass{slug}", f"{passing} of base and RL.", intervals),
-        _gains(found.frame("rules"), list(facts["pairs"]), f"kinds-gain{slug}"),
+        _gains(found.frame("rules"), list(context["pairs"]), f"kinds-gain{slug}"),
         _rows(found.frame("rules"), f"kinds-rules{slug}", "gain", "What each criterion gains over base.", over),
         _rows(
             found.frame("rules_pass"),
@@ -96,9 +95,9 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
             note = f"{over} {APART}" if known else over
             sections.append(_rows(of_step, f"kinds-{name}{slug}", "difference", title, note))
     if found.tables["cells"]:
-        sections.append(_cells(found.frame("cells"), list(facts["pairs"]), f"kinds-cells{slug}"))
+        sections.append(_cells(found.frame("cells"), list(context["pairs"]), f"kinds-cells{slug}"))
     if found.tables["placebos"]:
-        first, data = visible(str(facts["first"]), 40), found.frame("placebos")
+        first, data = visible(str(context["first"]), 40), found.frame("placebos")
         for step in dict.fromkeys(data["step"]):
             what = "The gain" if step == GAIN else f"*{step}*"
             slug_of = "" if step == GAIN else f"-{TITLES[step][0]}"

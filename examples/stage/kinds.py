@@ -26,7 +26,7 @@ from rlvr_dir.results import read_results
 from rlvr_dir.results.from_records import record_of
 from rlvr_dir.results.matching import conflicting_weights, match_key
 from rlvr_dir.results.result import EvalResult
-from rlvr_dir.stats import Estimate, RunScores, common_families, count_families, family
+from rlvr_dir.stats import Estimate, RunScores, common_families, corrected, count_families
 
 # The decodings with the gate of a replacement, by who decides whether the flagged token is dropped, and who writes.
 CELLS: dict[str, tuple[Literal["gate", "base", "rl"] | None, Literal["base", "rl"]]] = {
@@ -291,7 +291,7 @@ def pair_statistics(
     passed = [kind.passed() for kind in kinds]
     return Analysis(
         kind="pairs",
-        facts={
+        context={
             "task": task,
             "problems": len(problems),
             "families": count_families(kinds[0].families),
@@ -463,7 +463,7 @@ def _compared(name: str, asked: Sequence[Asked]) -> tuple[dict[str, Any], ...]:
     rows = []
     for column in dict.fromkeys(_column(about) for about, *_ in asked):
         known = [(about, one, other) for about, one, other in asked if _column(about) == column and other is not None]
-        for (about, *_), row in zip(known, family((one, other) for _, one, other in known), strict=True):
+        for (about, *_), row in zip(known, corrected((one, other) for _, one, other in known), strict=True):
             found = row.difference
             estimate = columns(**{name: Estimate(found.mean, found.low, found.high)})
             rows.append({**about, **estimate, "p": found.p, "holm_p": row.holm_p})

@@ -112,7 +112,7 @@ def compare(
     from rlvr_dir.results.settings import settings_of
 
     loaded = read_results([results]) if isinstance(results, str | os.PathLike) else results
-    return pandas.DataFrame([row.facts() for row in comparisons(settings_of(loaded), against, across)])
+    return pandas.DataFrame([row.to_dict() for row in comparisons(settings_of(loaded), against, across)])
 
 
 def tokens(place: "str | Path", tokenizer: Any = None) -> "pandas.DataFrame":

@@ -168,7 +168,7 @@ def test_vllm_replays_the_same(made, tmp_path):
 def test_benchmarks_that_share_their_responses_are_refused(real_data, made, tmp_path):
     shared = {"tasks": ("minerva", "minerva_r1zero"), "data_dir": real_data}
     spec = made(2, Decoding(mode="replace", tau=-0.1)).model_copy(update=shared)
-    with refuses("minerva_r1zero"):
+    with refuses("tasks", "minerva_r1zero"):
         credit_statistics(spec, tmp_path, progress=False)
 
 
@@ -216,7 +216,7 @@ def test_the_command_tells_the_price_decodes_nothing_twice_and_is_drawn(tmp_path
     asked = ["analyse", "credit", "--tasks", "tiny_easy", "--limit", "6", "--samples", "2", "--max-tokens", "60"]
     asked += ["--tokens", "3", "--backend", "transformers", "--records", str(tmp_path / "records")]
     asked += ["--out", str(tmp_path)]
-    with refuses("extrapolate"):
+    with refuses("decodings", "extrapolate"):
         run(*asked, "-d", "rl")
     code, said = run(*asked, "--dry-run")
     assert code == 0
@@ -225,7 +225,7 @@ def test_the_command_tells_the_price_decodes_nothing_twice_and_is_drawn(tmp_path
         run(*asked, "-d", "replace,criterion=coupling")
     code, said = run(*asked)
     assert code == 0, said
-    with refuses("flags"):
+    with refuses("decodings", "tiny_easy"):
         run(*asked, "-d", "replace,tau=-99")
     code, said = run(*asked, "-d", "replace,tau=-99", "-d", "replace,tau=-0.1")
     assert code == 0

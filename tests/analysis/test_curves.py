@@ -180,5 +180,5 @@ def test_curves_of_every_trainer(tmp_path):
 @pytest.mark.parametrize("text", ["not json", "[]", '[{"step": 1, "other": 2}]', '[{"reward": NaN}]'])
 def test_a_log_without_numbers_is_one_sentence(tmp_path, text):
     (tmp_path / "log").write_text(text)
-    with refuses():
+    with refuses("logs"):
         curves({"x": [tmp_path / "log"]})

@@ -40,7 +40,7 @@ def test_steps_go_by_ratio_and_all_problems_are_there():
     assert sum(found.counts.values()) == 6
     with refuses("problems"):
         problems(result(Decoding(mode="base")), [result(Decoding(mode="replace", tau=-1.0), problems=5)])
-    with refuses("least"):
+    with refuses("replaced"):
         problems(result(Decoding(mode="base")), [])
 
 

@@ -65,7 +65,7 @@ def audit(groups=tuple(GROUPS)):
     known = {THIS: own, STRANGE: {"weights": own["weights"]}}
     missing = {group: f"{STRANGE}: other tokenizers" for group in groups if group != "weights"}
     asked = tuple(claim for claim in claims() if claim.group in groups)
-    facts = {
+    context = {
         "tasks": ["mine"],
         "families": {},
         "questions": "40 problems of mine",
@@ -73,13 +73,13 @@ def audit(groups=tuple(GROUPS)):
         "sampling": "T = 1, top-p 0.7",
         "same": [],
     }
-    facts |= {"date": "2026-11-27", "minutes": 1.5, "missing": {THIS: {}, STRANGE: missing}}
-    facts["pairs"] = {name: [Pair(base="models/base", rl="models/rl").model_dump(mode="json")] for name in known}
+    context |= {"date": "2026-11-27", "minutes": 1.5, "missing": {THIS: {}, STRANGE: missing}}
+    context["pairs"] = {name: [Pair(base="models/base", rl="models/rl").model_dump(mode="json")] for name in known}
     numbers = {
         name: [estimate_of(claim, Evidence(Pair(base="a", rl="b"), of)) for claim in asked]
         for name, of in known.items()
     }
-    return Audit(asked, Analysis(kind="audit", facts=facts, tables={"rows": table_rows(asked, numbers, 10)}), own)
+    return Audit(asked, Analysis(kind="audit", context=context, tables={"rows": table_rows(asked, numbers, 10)}), own)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def audit(groups=tuple(GROUPS)):
 )  # fmt: skip
 def test_the_page_says_over_what_its_intervals_are(families, words):
     found = audit()
-    facts = {**found.analysis.facts, "tasks": ["mine", "other"], "families": families}
-    said = lines(Audit(found.claims, found.analysis.replace(facts=facts), found.frames))
+    context = {**found.analysis.context, "tasks": ["mine", "other"], "families": families}
+    said = lines(Audit(found.claims, found.analysis.replace(context=context), found.frames))
     states(said[-1], f" over {words}. ")
 
 

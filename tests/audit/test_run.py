@@ -80,7 +80,7 @@ def test_everything_of_a_pair(audit, peaked_pair, sums):
     again = audit(*pair, *task, *SMALL, "--low-rank", "1")
     assert "decode" not in again.stderr
     assert (again.values, stored()) == (first.values, before)
-    assert again.found.facts["minutes"] == first.found.facts["minutes"], "what decoding took"
+    assert again.found.context["minutes"] == first.found.context["minutes"], "what decoding took"
     held = audit(*pair, *task, *SMALL, "--dry-run").stdout
     states(held, "To generate: nothing")
     other = audit(*pair, *task, *SMALL, "--top-p", "0.9", "--dry-run").stdout
@@ -171,7 +171,7 @@ def test_questions_in_families(audit, peaked_pair, sums):
         file.write_text("".join(lines))
         done = audit(peaked_pair.base, peaked_pair.rl, "--tasks", file, "--rows", "outcomes,tokens", *SMALL)
         assert done.returncode == 0, done.stderr
-        assert done.found.facts["families"] == ({"mine": 2} if of else {})
+        assert done.found.context["families"] == ({"mine": 2} if of else {})
         page = Path("audit/report.md").read_text()
         assert (" over the 2 families of mine." in page) == bool(of)
         assert ("Few families: mine." in page) == bool(of)
@@ -191,7 +191,7 @@ def test_unlike_vocabularies_leave_the_weights(audit, peaked_pair, sums, tmp_pat
     done = audit(peaked_pair.base, other.rl, "--tasks", sums / "sums.jsonl", *SMALL)
     assert done.returncode == 0, done.stderr
     assert {name.split("/")[0] for (name, _), value in done.values.items() if value is not None} == {"weights"}
-    why = done.found.facts["missing"]["this pair"]
+    why = done.found.context["missing"]["this pair"]
     assert set(why) == {"tokens", "interventions", "outcomes"}
 
 
@@ -226,7 +226,7 @@ def test_unlike_architectures_leave_the_answers(audit, peaked_pair, sums, tmp_pa
     assert done.returncode == 0, done.stderr
     assert done.values["tokens/same_top/rl", "this pair"] is not None
     assert done.values["weights/equal", "this pair"] is None
-    states(done.found.facts["missing"]["this pair"]["weights"], "base", "rl", " of ")
+    states(done.found.context["missing"]["this pair"]["weights"], "base", "rl", " of ")
     alone = audit(peaked_pair.base, wide.rl, "--rows", "weights")
     assert (alone.returncode, alone.stderr.count("error: ")) == (2, 1)
 

@@ -51,9 +51,9 @@ def test_the_tiny_pair_at_its_steps(run, typed, tmp_path, monkeypatch):
     assert done.returncode == 1, done.stderr
     found = Analysis.read(tmp_path / "audit" / "audit.json")
     numbers = {(row["name"], row["pair"]): row["value"] for row in found.tables["rows"]}
-    assert found.facts["steps"] == {"step 4": 4, "this pair": 8}
+    assert found.context["steps"] == {"step 4": 4, "this pair": 8}
     [change] = [claim for claim in CLAIMS if claim.name == "weights/change/all"]
-    for column, step in found.facts["steps"].items():
+    for column, step in found.context["steps"].items():
         alone = weight_changes(resolve(Pair(base="tiny@base", rl=f"tiny@{step}")))
         assert numbers["weights/change/all", column] == pytest.approx(change.estimate(alone).value)
     assert numbers["weights/change/all", "step 4"] < numbers["weights/change/all", "this pair"]

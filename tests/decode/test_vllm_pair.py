@@ -211,7 +211,7 @@ def test_a_plain_request_with_a_nucleus_beside_traces_is_one_sentence(vllm_engin
 
 
 def test_a_second_engine_in_one_process_is_refused(vllm_engine, peaked_pair):
-    with pytest.raises(UserError, match="another vLLM engine is open in this process"):
+    with refuses("backend", "vllm"):
         open_engine(peaked_pair, vllm_spec())
 
 

@@ -19,7 +19,7 @@ from rlvr_dir.evals.traces import rollouts
 from rlvr_dir.lm_eval_model.lm import RlvrDirLM
 from rlvr_dir.problems import preflight
 from rlvr_dir.problems.data import find_benchmark
-from rlvr_dir.problems.task import BoxedAnswers, Response, facts, process_results
+from rlvr_dir.problems.task import BoxedAnswers, Response, info_of, process_results
 from rlvr_dir.records import RecordStore
 from rlvr_dir.report.viewer import answer_of
 from tests.evals.asked import asked, evaluate
@@ -345,6 +345,6 @@ def test_of_several_answers_any_one_counts():
 
 def test_facts_survive_pickle_and_are_absent_after_string_work():
     text = response_of("abc ")
-    assert facts(pickle.loads(pickle.dumps(text))) == facts(text)
-    assert facts(text.strip()) == {}
+    assert info_of(pickle.loads(pickle.dumps(text))) == info_of(text)
+    assert info_of(text.strip()) == {}
     assert json.dumps(text) == '"abc "'

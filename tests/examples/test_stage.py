@@ -93,7 +93,7 @@ def row(found, table, **where):
 
 def test_gains_and_placebos_are_differences_over_problems_and_pairs(kinds, tmp_path):
     found = Analysis.read(pair_statistics(kinds, [0.015]).write(tmp_path))
-    assert found.facts["pairs"] == {"RL": 3, "noise": 3}
+    assert found.context["pairs"] == {"RL": 3, "noise": 3}
     gain = {"kind": "RL", "criterion": "kl", "point": 1}, [("RL", "kl", 0.1), ("RL", None, None)]
     for table, name, where, sides in (
         ("rules", "gain", *gain),
@@ -219,7 +219,7 @@ def test_intervals_are_over_families_where_the_results_name_them(kinds):
     """Six problems each of two families count as two, of which no sign can be told."""
     families = tuple("ab"[i % 2] for i in range(PROBLEMS))
     found = pair_statistics({name: [each.replace(families=families) for each in of] for name, of in kinds.items()})
-    assert found.facts["families"] == 2
+    assert found.context["families"] == 2
     plain = pair_statistics(kinds)
     for mine, without in zip(found.tables["controls"], plain.tables["controls"], strict=True):
         assert mine["difference"] == without["difference"]
@@ -365,7 +365,7 @@ def test_the_script_compares_kinds_and_reports_on_them(kinds, tmp_path):
     out = tmp_path / "analysis"
     done = stage("pairs", *places, "--changed", "0.015", "--out", out)
     assert done.returncode == 0, done.stderr
-    by_hand = pair_statistics(kinds, [0.015]).model_dump(mode="json")
+    by_hand = pair_statistics(kinds, [0.015]).model_dump(mode="json", by_alias=True)
     assert json.loads((out / "pairs.json").read_text()) == by_hand
     done = stage("report", "--analysis", out, "--out", tmp_path / "report")
     assert done.returncode == 0, done.stderr

@@ -43,7 +43,7 @@ def test_a_record_of_one_gpu_keeps_its_name():
 )
 def test_where_a_record_is_decoded_is_no_part_of_its_name(facts):
     there = config(longest=2000, **facts)
-    assert (there.hash(), there.facts["shared"]) == (config().hash(), config().facts["shared"])
+    assert (there.hash(), there.provenance["shared"]) == (config().hash(), config().provenance["shared"])
 
 
 @pytest.mark.parametrize(

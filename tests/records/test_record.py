@@ -70,13 +70,13 @@ def test_delta_logp_is_kept_within_its_bound_at_every_size():
 def test_a_few_bytes_never_unpack_to_more_than_their_tokens_could_have(name, most):
     """Eight rollouts with 1 MB of compressed zeros for a text had cost 3 GiB."""
     one = delta([0.0] * 5, prompt_token_ids=(1, 2))
-    columns = one.facts()["columns"]
+    columns = one.to_dict()["columns"]
     names = list(columns)
     at = sum(columns[each][0] for each in names[: names.index(name)])
     for size in (most, most + 1):
         bomb = zlib.compress(bytes(size))
         payload = one.payload()[:at] + bomb + one.payload()[at + columns[name][0] :]
-        changed = Row(**{**one.facts(), "columns": {**columns, name: (len(bomb), zlib.crc32(bomb))}})
+        changed = Row(**{**one.to_dict(), "columns": {**columns, name: (len(bomb), zlib.crc32(bomb))}})
         changed.place(payload)
         if size > most:
             with refuses("column", name):
@@ -158,8 +158,8 @@ def test_a_record_of_a_version_without_proposals_is_read_with_the_proposals_unkn
     now = {"proposed": rollout.proposed, "delta_logp_written": rollout.delta_logp_written}
     old, new = Row.make(*new.key, **fields), Row.make(*new.key, **fields, **now)
     assert old.digest == new.digest
-    assert not {"proposed", "delta_logp_written"} & set(old.facts()["columns"])
-    again = Row(**old.facts())
+    assert not {"proposed", "delta_logp_written"} & set(old.to_dict()["columns"])
+    again = Row(**old.to_dict())
     again.place(old.payload())
     unknown = old.changed
     assert (again.proposed[unknown] == (0 if traced else UNKNOWN)).all()  # a trace has it

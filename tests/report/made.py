@@ -87,7 +87,7 @@ def tokens(words):
         "likelier": [{**one, "delta_logp": 1.0, "p_base": 0.1, "p_rl": 0.3} for one in listed],
     }  # fmt: skip
     about = {"pair": DAPO, "tasks": ["aime24"], "sampling": {"samples": 4}, "positions": 100, "least": 5}
-    return Analysis(kind="tokens", facts=about, tables={name: tuple(rows) for name, rows in tables.items()})
+    return Analysis(kind="tokens", context=about, tables={name: tuple(rows) for name, rows in tables.items()})
 
 
 ABOUT = {"pair": {"base": "a", "rl": "b"}, "tasks": ["tiny_easy"], "sampling": {"samples": 2}}
@@ -109,4 +109,4 @@ def gated():
             for who in ("base", "RL") for i in (1, 2)
         ],
     }  # fmt: skip
-    return Analysis(kind="gated", facts=ABOUT, tables={name: tuple(rows) for name, rows in tables.items()})
+    return Analysis(kind="gated", context=ABOUT, tables={name: tuple(rows) for name, rows in tables.items()})

@@ -253,7 +253,7 @@ def test_a_name_that_the_user_gave_heads_its_pair_and_each_source_names_its_reco
     results = [one.replace(name="Mine") for one in grid()]
     made = build(results)
     assert any(section.title.endswith(", Mine.") for section in made.sections)
-    records = {source.anchor: dict(source.facts)["record"] for source in made.sources}
+    records = {source.anchor: dict(source.details)["record"] for source in made.sources}
     assert records == {f"r-{one.config_hash}": one.provenance["record"] for one in results}
 
 

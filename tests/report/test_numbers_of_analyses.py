@@ -83,8 +83,8 @@ def credit(drawn, undo=False):
         for label in LABELS
     ]  # fmt: skip
     tables = {"effects": effects, "differences": differences, "strata": strata, "signs": signs, "check": check}
-    facts = {**FACTS, "undo": undo, "tokens": 7}
-    return Analysis(kind="credit", facts=facts, tables={name: tuple(rows) for name, rows in tables.items()})
+    context = {**FACTS, "undo": undo, "tokens": 7}
+    return Analysis(kind="credit", context=context, tables={name: tuple(rows) for name, rows in tables.items()})
 
 
 SIDES = ("below", "above")
@@ -162,7 +162,7 @@ def test_numbers_of_tokens_are_shares_of_who_wrote_them(drawn):
     ]  # fmt: skip
     made = made.model_copy(
         update={
-            "facts": {**made.facts, "positions": 400, "least": 6},
+            "context": {**made.context, "positions": 400, "least": 6},
             "tables": {
                 **made.tables,
                 "generations": tuple({"generation": one, **wrote[one]} for one in who),
@@ -241,7 +241,7 @@ def test_where_gates_redraw_is_told_of_their_own_decoding(drawn):
         for label, who, at in product(LABELS, ("base", "RL"), (1, 2))
     ]  # fmt: skip
     tables = {"decodings": tuple(decodings), "positions": tuple(positions), "after": tuple(after)}
-    chapter = gated_chapter(Analysis(kind="gated", facts=FACTS, tables=tables))
+    chapter = gated_chapter(Analysis(kind="gated", context=FACTS, tables=tables))
     shown = sheets(chapter)
     ones = [f"{100 * (30 + i) / (40 + i):.1f} %" for i in range(len(decodings))]
     assert column_text(chapter, "gates", "Runs of one") == ones
@@ -287,8 +287,8 @@ def test_validations_and_choices_of_checkpoints_are_those_of_their_method(drawn)
         for method, i in product(methods, range(4))
     ]  # fmt: skip
     tables = {"curves": curves, "runs": runs, "means": means, "choices": choices, "gradient": mass}
-    facts = {"step": None, "rollout_top_p": {}, "learned_from": []}
-    found = Analysis(kind="training", facts=facts, tables={name: tuple(rows) for name, rows in tables.items()})
+    context = {"step": None, "rollout_top_p": {}, "learned_from": []}
+    found = Analysis(kind="training", context=context, tables={name: tuple(rows) for name, rows in tables.items()})
     shown = sheets(training_chapter(found))
     for row, one in zip(shown["validation"], [*runs, *means], strict=True):
         assert (row["method"], row["run"], number(row, "step")) == (

@@ -60,7 +60,7 @@ def test_a_length_is_no_percentage():
 def seed(number, avg):
     right = {str(i): round(avg * 40) // 5 + (i < round(avg * 40) % 5) for i in range(5)}  # 5 problems x 8 samples
     scores = {"tiny_easy": {"avg": avg, "pass": avg, "tokens": 20.0, "samples": 8, "problems": 5, "right": right}}
-    return SimpleNamespace(seed=number, scores=scores, facts={"seconds": 60.0, "machine": "one"})
+    return SimpleNamespace(seed=number, scores=scores, outcome={"seconds": 60.0, "machine": "one"})
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 3])
@@ -87,8 +87,9 @@ def test_trainings_are_paired_by_problem_and_seed(seeds):
     assert said.startswith("Best of 1 on these seeds and problems: ours, avg_at_8 60.00; +1")
     assert "95 %" in said
     [figure] = summary.figures()
-    assert summary.facts()[0] == {1: "and plain DAPO, 1 seed each"}.get(seeds, f"and plain DAPO, {seeds} seeds each")
+    lines = summary.summary_lines()
+    assert lines[0] == {1: "and plain DAPO, 1 seed each"}.get(seeds, f"and plain DAPO, {seeds} seeds each")
     over = "problems and seeds" if seeds > 1 else "problems, of these very models"
-    assert f"intervals over {over};" in summary.facts()[-1]
+    assert f"intervals over {over};" in lines[-1]
     assert figure.title.endswith(f"intervals over {over}")
     assert figure.frame["difference"][0] == pytest.approx(100 * row.difference.mean)

@@ -93,9 +93,9 @@ def test_the_best_of_each_side_meet_at_equal_forwards():
 def test_the_verdict_says_what_the_problems_can_tell(ours, theirs, words):
     lot = lot_of(result(RL, theirs), result(EXTRA, ours))
     assert lot.verdicts[0].sentence.startswith(f"made, 20 forwards an answer: {words}")
-    facts = lot.facts()
-    assert [answer["forwards"] for answer in facts["answers"]] == [10, 20, 40, 20, 40, 80]
-    assert facts["verdicts"][0]["mean"] == (ours - theirs) / 4
+    group = lot.to_dict()
+    assert [answer["forwards"] for answer in group["answers"]] == [10, 20, 40, 20, 40, 80]
+    assert group["verdicts"][0]["mean"] == (ours - theirs) / 4
 
 
 def test_a_short_answer_of_one_model_may_vote_until_it_costs_as_much():

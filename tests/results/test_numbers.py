@@ -214,16 +214,16 @@ def test_a_verdict_has_the_numbers_of_the_best_of_each_side(priced):
         between = stats.Estimate(0, d.low, d.high).interval(1, sign=True)
         assert f"interval {between} over {len(contrasts)} differences, p {holm[i]:.3g} (Holm)" in verdict.sentence
         assert verdict.sentence in text
-        facts = verdict.facts()
-        assert [facts[name] for name in ("mean", "low", "high", "p", "holm_p")] == pytest.approx(
+        plain = verdict.to_dict()
+        assert [plain[name] for name in ("mean", "low", "high", "p", "holm_p")] == pytest.approx(
             [mean, d.low, d.high, d.p, holm[i]]
         )
-        assert facts["forwards"] == pytest.approx([votes * cost[label] for label, votes in (best, baseline)])
-        assert (facts["votes"], facts["starved"]) == (verdict.votes, False)
+        assert plain["forwards"] == pytest.approx([votes * cost[label] for label, votes in (best, baseline)])
+        assert (plain["votes"], plain["starved"]) == (verdict.votes, False)
     base, rl = (accuracies(by[label], 1) for label in ("base", "rl"))
     found = stats.crossing(base, rl)
-    assert lot.facts()["crossing"] == {"k": found.k, "estimate": found.estimate, "n": 2 * SAMPLES}
-    assert lot.facts()["task"] == "made"
+    assert lot.to_dict()["crossing"] == {"k": found.k, "estimate": found.estimate, "n": 2 * SAMPLES}
+    assert lot.to_dict()["task"] == "made"
 
 
 def test_an_inconclusive_and_a_starved_verdict_say_the_mean():
@@ -358,7 +358,7 @@ def test_a_crossing_is_of_base_above_rl_and_of_no_other_pair():
     assert where in said
     assert "the estimate is first above at k = 3" in said
     [lot] = equal_forwards(settings_of([base, rl, result(REPLACE)]))
-    assert lot.facts()["crossing"] == {"k": found.k, "estimate": 3, "n": SAMPLES}
+    assert lot.to_dict()["crossing"] == {"k": found.k, "estimate": 3, "n": SAMPLES}
     assert said.partition(": ")[2] in markdown([lot])
 
 
@@ -385,10 +385,10 @@ def test_tables_of_a_benchmark_with_families_have_its_numbers_over_these_and_say
     printed = compare_markdown(rows)
     for row in rows:
         a, b = (side.values for side in (row.result, row.reference))
-        d = stats.paired_difference(a, b, family=len(rows), families=own)
+        d = stats.paired_difference(a, b, comparisons=len(rows), families=own)
         assert (row.difference, row.difference.over) == (d, "10 families")
         assert f"{100 * d.mean:+.2f} | {interval(d.low, d.high, 2, sign=True)}" in re.sub(" +", " ", printed)
-        assert row.facts()["families"] == 10
+        assert row.to_dict()["families"] == 10
     assert printed.count("| made (over 10 families)") == len(rows)
     assert "Few families" not in printed
     [setting] = [one for one in settings_of(ways) if one.decoding == REPLACE]
@@ -418,7 +418,7 @@ def test_equal_forwards_and_crossings_are_over_families_too():
     assert group.crossing == stats.crossing(base.values, rl.values, families=own)
     for answer in answers_of(rl):
         low, high = stats.score_interval(answer.values, families=own)
-        assert (answer.facts()["low"], answer.facts()["high"]) == (low, high)
+        assert (answer.to_dict()["low"], answer.to_dict()["high"]) == (low, high)
         assert interval(low, high) in markdown([group])
 
 

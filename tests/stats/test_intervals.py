@@ -153,9 +153,9 @@ def test_the_mean_over_benchmarks_has_welchs_degrees_of_freedom():
 def test_holm_can_be_below_5_percent_in_the_largest_table():
     d = np.ones(40)
     assert stats.sign_flip_p(d) * 1000 > 0.05  # 10,000 patterns cannot do it
-    assert stats.sign_flip_p(d, family=1000) * 1000 < 0.03
+    assert stats.sign_flip_p(d, comparisons=1000) * 1000 < 0.03
     one, none = (stats.Scores(str(x), "t", tuple(range(21)), np.full((21, 1), x)) for x in (1.0, 0.0))
-    assert stats.family([(one, none)] * 300)[0].holm_p < 0.03
+    assert stats.corrected([(one, none)] * 300)[0].holm_p < 0.03
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

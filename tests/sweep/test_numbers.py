@@ -100,10 +100,10 @@ def winner_of(found):
     return max(points, key=lambda label: mean_of(found, label))
 
 
-def paired(one, other, family=1):
+def paired(one, other, comparisons=1):
     """The difference of two results in points, its interval and p."""
     d = one.correct.mean(axis=1) - other.correct.mean(axis=1)
-    found = stats.paired_difference(one.correct, other.correct, family=family)
+    found = stats.paired_difference(one.correct, other.correct, comparisons=comparisons)
     assert found.mean == pytest.approx(d.mean())
     return found
 
@@ -256,7 +256,7 @@ def test_tables_of_two_engines_carry_a_warning(swept):
     results = [one.replace(provenance={**one.provenance, "engine": {"backend": "another"}}) for one in first.results]
     mixed = replace(swept.summary, entries=[replace(first, results=tuple(results)), *others])
     warning = "WARNING: 2 different engine settings are in these tables"
-    assert [warning in one.facts() for one in (swept.summary, mixed)] == [False, True]
+    assert [warning in one.summary_lines() for one in (swept.summary, mixed)] == [False, True]
 
 
 def test_comparisons_in_the_json_are_those_of_the_results(swept):
@@ -346,7 +346,7 @@ def test_the_confirmation_has_the_new_differences_beside_the_old_ones(swept, mon
         for minus in ("rl", control):
             one, other = (np.hstack([x.correct for x in again[task, label]]) for label in (best, minus))
             assert one.shape == (20, 2 * SAMPLES)
-            rows[task, minus] = stats.paired_difference(one, other, family=2 * len(TASKS))
+            rows[task, minus] = stats.paired_difference(one, other, comparisons=2 * len(TASKS))
     held, most = {}, 0.0
     for rank, key in enumerate(sorted(rows, key=lambda key: rows[key].p)):
         most = max(most, min(1.0, rows[key].p * (len(rows) - rank)))
@@ -409,7 +409,7 @@ def seed(number, right, samples=8):
         "tiny_easy": {"avg": sum(right) / len(right) / samples, "pass": 0.5, "tokens": 20.0, "samples": samples,
                       "problems": len(right), "right": {str(i): n for i, n in enumerate(right)}}
     }  # fmt: skip
-    return SimpleNamespace(seed=number, scores=scores, facts={"seconds": 40.0 + number, "machine": f"{number % 2}"})
+    return SimpleNamespace(seed=number, scores=scores, outcome={"seconds": 40.0 + number, "machine": f"{number % 2}"})
 
 
 def test_a_sweep_of_trainings_is_counted_and_summed_up_from_its_files(tmp_path):
@@ -469,7 +469,7 @@ def test_a_sweep_of_trainings_is_counted_and_summed_up_from_its_files(tmp_path):
     assert (summary.reference.label, summary.best[0].label) == ("DAPO", "low_prob α0.2")
     [said], best = summary.verdicts, np.mean([right[1, seed, task] for seed in seeds for task in tasks]) / 2
     assert said.startswith(f"Best of 2 on these seeds and problems: low_prob α0.2, avg_at_2 {100 * best:.2f}; ")
-    assert "; 10 min of steps; one; " in "; ".join(summary.facts()) + "; "
+    assert "; 10 min of steps; one; " in "; ".join(summary.summary_lines()) + "; "
     assert [row.difference.mean for row in summary.comparisons] == pytest.approx(
         [
             np.mean([right[number, seed, task] - right[0, seed, task] for seed in seeds]) / 2
@@ -515,7 +515,8 @@ def test_a_sweep_of_trainings_prints_differences_by_problem_and_seed():
         f"points on tiny_easy against plain DAPO (95 % {stats.Estimate(d.mean, d.low, d.high).interval(1, sign=True)}, "
         f"p {stats.p_value(d.p, d.at_most)}, Holm over 2: {stats.p_value(holm['a'], d.at_most)})."
     )
-    assert summary.facts()[:4] == ["and plain DAPO, 3 seeds each", "3 steps", "6 min of steps", "2 different machines"]
+    lines = summary.summary_lines()
+    assert lines[:4] == ["and plain DAPO, 3 seeds each", "3 steps", "6 min of steps", "2 different machines"]
     told = summary.plain()
     assert (told["seeds"], told["base"]) == ([0, 1, 2], {"tiny_easy": {"avg": 0.1}})
     for name, counts in right.items():

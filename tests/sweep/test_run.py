@@ -33,10 +33,10 @@ def references_of(study):
     return [entry for entry in study.trials if entry.point is None]
 
 
-def facts_of(study):
-    """What is known of each point and reference: its number, metrics and facts."""
+def numbers_of(study):
+    """What is known of each point and reference: its number, metrics and details."""
     return {
-        (str(entry.point), trial.label): (trial.number, trial.metrics, trial.facts)
+        (str(entry.point), trial.label): (trial.number, trial.metrics, trial.details)
         for entry, trial in study.trials.items()
     }
 
@@ -105,12 +105,12 @@ def test_result_files_that_are_missing_or_damaged_are_made_again_from_the_record
 
 def test_a_study_that_is_lost_costs_no_response(grid, host, look):
     study, folder = look(grid)
-    before = facts_of(study)
+    before = numbers_of(study)
     journals = {path: path.read_bytes() for path in grid.glob("records/*/*/journal.bin")}
     folder.journal.unlink()
     assert host.run(grid) == 0
     assert {path: path.read_bytes() for path in grid.glob("records/*/*/journal.bin")} == journals
-    assert facts_of(look(grid)[0]) == before
+    assert numbers_of(look(grid)[0]) == before
 
 
 def test_a_folder_without_its_records_still_says_what_came_out(grid, tmp_path, look):

@@ -131,7 +131,7 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(uninterrupted, tmp_
     place = moved.rename(tmp_path / "done") / "seed-0"
     pair = Pair.of_folder(place)
     assert (pair.base, pair.rl) == (tiny_pair().base, str(place / "rl"))
-    assert SeedFolder(place).facts()
+    assert SeedFolder(place).outcome()
 
 
 @pytest.mark.whole(reason="trainings of its own")
@@ -156,7 +156,7 @@ def test_the_trained_model_can_be_the_best_checkpoint_or_a_step(tmp_path):
     run_training(load_train(best), tmp_path / "best", source(validate), say=quiet)
     assert asked == ["validation", "validation", "chosen/3", "chosen/3", "rl"]
     assert json.loads(seed.choice.read_text()) == {"checkpoint": "best(made_up)", "step": 2}
-    assert (seed.facts()["step"], seed.chosen.exists()) == (2, False)
+    assert (seed.outcome()["step"], seed.chosen.exists()) == (2, False)
     assert [record["step"] for record in seed.records() if "validation" in record] == [1, 2, 3]
     run_training(load_train({"dapo": dapo, "checkpoint": 2}), tmp_path / "two", source(), say=quiet)
     run_training(load_train({"dapo": dapo}), tmp_path / "last", source(), say=quiet)

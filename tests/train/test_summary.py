@@ -100,7 +100,8 @@ def test_p_and_interval_of_three_seeds_agree_and_are_those_of_reports(tmp_path):
     assert gain["p"] < 0.05
     base = stats.samples_of(BASE, 8)
     runs = {
-        seed: stats.samples_of(list(folder.seed(seed).facts()["scores"]["t"]["right"].values()), 8) for seed in range(3)
+        seed: stats.samples_of(list(folder.seed(seed).outcome()["scores"]["t"]["right"].values()), 8)
+        for seed in range(3)
     }
     same = stats.difference_over_runs([(runs, dict.fromkeys(runs, base))])  # what report and compare print
     assert (gain["mean"], gain["p"], gain["low"], gain["high"]) == (same.mean, same.p, same.low, same.high)

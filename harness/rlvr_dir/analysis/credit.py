@@ -70,7 +70,12 @@ def credit_statistics(
     """
     rules = tuple(decoding for decoding in spec.decodings if decoding.gated)
     if not rules:
-        raise UserError("decodings: none of them has a gate; accepted: replace or extrapolate, as -d replace,tau=-0.1")
+        raise UserError(
+            "has no gate",
+            argument="decodings",
+            value=", ".join(decoding.label() for decoding in spec.decodings),
+            accepted="at least one gated decoding (`replace` or `extrapolate`), such as `replace,tau=-0.1`",
+        )
     for rule in () if undo else rules:
         assert rule.gate is not None
         Trace(np.zeros((1, columns_of(0)), dtype=np.float32)).value(rule.gate)  # raises before anything is decoded
@@ -81,9 +86,10 @@ def credit_statistics(
         jobs = drawn_alike(jobs_of(to_decode, engine, trace=0, store=store))
         if len(once(jobs)) < len(jobs):
             raise UserError(
-                f"tasks: of {', '.join(to_decode.tasks)} two have the same responses, and other right answers; "
-                "accepted: "
-                "one of the two"
+                "names two benchmarks that share their responses and differ only in the correct answers",
+                argument="tasks",
+                value=", ".join(to_decode.tasks),
+                accepted="one of the two",
             )
         for job in jobs:
             judge_of(job)
@@ -110,9 +116,10 @@ def credit_statistics(
         parts = [(job, part) for job, part in parts if len(part)]
         if not parts:
             raise UserError(
-                f"decodings: {rules[0].label()} flags no token of {', '.join(to_decode.tasks)}; "
-                "accepted: a threshold that "
-                "some tokens are beyond"
+                f"flags no token in the responses to {', '.join(to_decode.tasks)}",
+                argument="decodings",
+                value=rules[0].label(),
+                accepted="a threshold that some tokens exceed",
             )
         say(price(parts, store, noises))
         if dry_run:
@@ -123,8 +130,8 @@ def credit_statistics(
         info = engine.info()
     with showing(progress), phase("estimating"):
         measured = [_measured(job, part, store, noises) for job, part in parts]
-        facts = {**description_of(jobs, info["pair"]), "tokens": tokens, "noises": noises, "undo": undo, "seed": seed}
-        return Analysis(kind="credit", facts=facts, tables=tables(measured, noises))
+        context = {**description_of(jobs, info["pair"]), "tokens": tokens, "noises": noises, "undo": undo, "seed": seed}
+        return Analysis(kind="credit", context=context, tables=tables(measured, noises))
 
 
 def _missing(job: Job, store: RecordStore) -> int:

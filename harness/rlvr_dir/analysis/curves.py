@@ -33,6 +33,7 @@ MOST_VALUE = 1e30  # the largest value that a figure can show
 STEPS = ("step", "training/global_step", "global_step", "update")
 SHARES = ("token_share", "gradient_share")  # both by the probability of the tokens
 KEPT = ("avg", "samples", "right", "limited")  # the columns of a validation that are kept
+_FORMATS = "JSON lines, or a JSON list of records"
 _VERL = re.compile(r"val-core/(?P<task>.+)/acc/mean@(?P<samples>\d+)")
 
 Validations = dict[str, list[dict[str, Any]]]  # by benchmark: step, avg, samples and, where it is known, right
@@ -53,16 +54,23 @@ def curves(paths: Mapping[str, Sequence[Path]], step: int | None = None) -> Anal
     tables["gradient"] = [{"method": method, **row} for method in paths for row in _gradient_of(runs, method, step)]
     if not tables["curves"] and not tables["runs"]:
         names = ", ".join(name for names in NAMES.values() for name in names)
-        raise UserError(f"logs: none has a number that is known here; accepted: one of {names}")
+        files = ", ".join(str(path) for paths_of_method in paths.values() for path in paths_of_method)
+        accepted = f"logs with at least one of {names}"
+        raise UserError("contains no known number", argument="logs", value=files, accepted=accepted)
     if step is not None and not tables["gradient"]:
-        raise UserError(f"step={step}: no log has the gradient mass of that step; leave it out for the mean over all")
+        raise UserError(
+            "is a step whose gradient mass no log contains",
+            argument="step",
+            value=step,
+            hint="Leave it out to average over all steps.",
+        )
     top_p: dict[str, set[float]] = {}
     for run in runs:
         if run.top_p:
             top_p.setdefault(run.method, set()).add(run.top_p)
-    facts = {"step": step, "rollout_top_p": {method: sorted(values) for method, values in top_p.items()}}
-    facts["learned_from"] = list(dict.fromkeys(run.method for run in runs if run.learned_from))
-    return Analysis(kind="training", facts=facts, tables={name: tuple(rows) for name, rows in tables.items()})
+    context = {"step": step, "rollout_top_p": {method: sorted(values) for method, values in top_p.items()}}
+    context["learned_from"] = list(dict.fromkeys(run.method for run in runs if run.learned_from))
+    return Analysis(kind="training", context=context, tables={name: tuple(rows) for name, rows in tables.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,12 +159,12 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         except ValueError:
             data = [json.loads(line) for line in text.splitlines() if line.strip()]
     except (OSError, ValueError, RecursionError):
-        raise UserError(f"{path} is no log; accepted: JSON lines, or a JSON list of records") from None
+        raise UserError("cannot be read as a log", argument="logs", value=path, accepted=_FORMATS) from None
     if isinstance(data, Mapping):
         data = data.get("log_history", [data])
     rows = [row for row in data if isinstance(row, Mapping)] if isinstance(data, list) else []
     if not rows:
-        raise UserError(f"{path} holds no records; accepted: JSON lines, or a JSON list of records")
+        raise UserError("contains no records", argument="logs", value=path, accepted=_FORMATS)
     # verl's file logger writes the numbers of a row under `data`
     return [{**row, **inner} if isinstance(inner := row.get("data"), Mapping) else dict(row) for row in rows]
 
@@ -237,8 +245,8 @@ def _choices(runs: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any] | No
         for name in ("last", "last_mean", "best", "elsewhere")
     }
     steps = sorted(step for _, step, _ in choices)
-    facts = {"averaged": first.averaged, "validations": first.validations, "last_step": last_step}
-    return {**means, **facts, "first_best_step": steps[0], "last_best_step": steps[-1]}
+    counts = {"averaged": first.averaged, "validations": first.validations, "last_step": last_step}
+    return {**means, **counts, "first_best_step": steps[0], "last_best_step": steps[-1]}
 
 
 def _gradient(records: Sequence[Mapping[str, Any]], step: int | None) -> list[dict[str, float]]:

@@ -95,7 +95,12 @@ def gated_statistics(spec: EvalSpec, records: str | Path, *, progress: bool = Tr
     """
     gated = tuple(decoding for decoding in spec.decodings if decoding.gated)
     if not gated:
-        raise UserError("decodings: none of them has a gate; accepted: replace or extrapolate, as -d replace,tau=-0.1")
+        raise UserError(
+            "has no gate",
+            argument="decodings",
+            value=", ".join(decoding.label() for decoding in spec.decodings),
+            accepted="at least one gated decoding (`replace` or `extrapolate`), such as `replace,tau=-0.1`",
+        )
     traced = TracedRecords(spec.model_copy(update={"decodings": gated}), records, progress=progress)
     tables: dict[str, list[dict[str, Any]]] = {"decodings": [], "positions": [], "after": []}
     for decoding, parts in traced.by_decoding().items():
@@ -125,4 +130,5 @@ def gated_statistics(spec: EvalSpec, records: str | Path, *, progress: bool = Tr
                 p, of = statistics.estimate("after", i, k)
                 row = {**label, "under": model, "after": k + 1, **columns(p=p), "tokens": of, "p_of_all_kept": usual}
                 tables["after"].append(row)
-    return Analysis(kind="gated", facts=traced.description, tables={name: tuple(rows) for name, rows in tables.items()})
+    plain = {name: tuple(rows) for name, rows in tables.items()}
+    return Analysis(kind="gated", context=traced.description, tables=plain)

@@ -53,9 +53,12 @@ def problems(base: Setting, replaced: Sequence[Setting], rl: Setting | None = No
     """
     steps = [base, *sorted(replaced, key=lambda setting: setting.replacement_ratio)]
     if len(steps) < 2:
-        raise UserError("replaced is empty; accepted: settings of replacement, at least one")
+        raise UserError("replaced is empty", argument="replaced", accepted="at least one setting of replacement")
     if any((setting.task, setting.units) != (base.task, base.units) for setting in [*steps, *([rl] if rl else [])]):
-        raise UserError(f"results of {base.task} differ in their problems; accepted: the same problems in all")
+        raise UserError(
+            f"The results of {base.task} contain different problems",
+            accepted="results with the same problems",
+        )
     accuracy = np.stack([step.values.mean(axis=1) for step in steps], axis=1)  # (problems, steps)
     samples = min(step.samples for step in steps)
     alone = rl.values.mean(axis=1) if rl else None

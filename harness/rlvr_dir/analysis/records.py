@@ -14,7 +14,7 @@ from rlvr_dir.records import Row
 
 
 def description_of(jobs: Sequence[Job], pair: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts that every analysis of responses has."""
+    """Return the context that every analysis of responses has."""
     return {
         "pair": dict(pair),
         "tasks": list(dict.fromkeys(job.task for job in jobs)),

@@ -1,4 +1,4 @@
-"""Hold the result of an analysis: facts and tables of plain rows, in a class that writes its file and reads it back.
+"""Hold the result of an analysis, its context and tables of plain rows. The class writes its file and reads it back.
 
     found.write(Path("runs/analysis"))                       # tokens.json
     Analysis.read(Path("runs/analysis/tokens.json")).frame("by_delta")
@@ -9,7 +9,7 @@ An estimate takes three columns of a row: `share`, `share_low`, `share_high`.
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import Field, Strict
+from pydantic import ConfigDict, Field, Strict
 
 from rlvr_dir.config.stored import Number, Plain, Stored, Text
 from rlvr_dir.files import make_folder, write_file
@@ -25,11 +25,13 @@ else:
 class Analysis(Stored, frozen=True):
     """Hold the result of an analysis. `kind` names its file and its chapter in a report.
 
-    `facts` state what was analysed and how. `tables` contain the results.
+    `context` states what was analysed and how (`facts` in the file). `tables` contain the results.
     """
 
+    model_config = ConfigDict(validate_by_name=True)
+
     kind: Text
-    facts: Plain = Field(default_factory=dict)
+    context: Plain = Field(default_factory=dict, validation_alias="facts", serialization_alias="facts")
     tables: dict[str, tuple[dict[str, Scalar], ...]]
 
     @classmethod
@@ -41,7 +43,7 @@ class Analysis(Stored, frozen=True):
         """Write the file into a folder, named after its kind, and return its path."""
         make_folder(folder)
         path = folder / f"{self.kind}.json"
-        write_file(path, self.model_dump_json(indent=1) + "\n")
+        write_file(path, self.model_dump_json(indent=1, by_alias=True) + "\n")
         return path
 
     def frame(self, table: str) -> Frame:

@@ -35,7 +35,7 @@ from rlvr_dir.policy.given import TOP, Scoring, Setting
 from rlvr_dir.policy.trace import columns as trace_columns
 from rlvr_dir.progress import Bar
 from rlvr_dir.records import Record, RecordStore, Row, fingerprint
-from rlvr_dir.records.config import RecordConfig, engine_facts
+from rlvr_dir.records.config import RecordConfig, engine_identity
 from rlvr_dir.results.frames import token_frame
 from rlvr_dir.stats import Estimate, token_mean, token_share
 
@@ -177,9 +177,9 @@ class Scores:
             {"name": name, "title": n.title, "unit": n.unit, **columns(value=n.value)}
             for name, n in self.numbers.items()
         ]
-        facts = {"texts": len(self.texts), "tokens": self.tokens, "engine": dict(self.info)}
+        context = {"texts": len(self.texts), "tokens": self.tokens, "engine": dict(self.info)}
         who = {} if self.verdict is None else vars(self.verdict)
-        return Analysis(kind="score", facts={**facts, "who": who}, tables={"numbers": tuple(rows)})
+        return Analysis(kind="score", context={**context, "who": who}, tables={"numbers": tuple(rows)})
 
 
 def score(
@@ -251,8 +251,8 @@ def stored_scores(
     """
     width, names = trace_columns(TOP), [_key(text)[0] for text in texts]
     parts = {"records": slice(0, width), "likelihoods": slice(width, None)}
-    facts = engine_facts(engine.info(), Decoding(mode="base"))
-    del facts["max_model_len"]  # the texts fit
+    own = engine_identity(engine.info(), Decoding(mode="base"))
+    del own["max_model_len"]  # the texts fit
     identity: dict[str, Any] = {
         "weights": {role: fingerprint(*place) for role, place in engine.pair.models.items()},
         "decoding": Decoding(mode="base"),
@@ -264,7 +264,7 @@ def stored_scores(
         for folder in folders:
             traced = folder == "records"
             config = RecordConfig(
-                **identity, engine={**facts, "scored": [] if traced else [*map(list, scoring.settings)]}
+                **identity, engine={**own, "scored": [] if traced else [*map(list, scoring.settings)]}
             )
             opened = RecordStore(out / folder).open(config, "texts", names, 1, trace_columns=width * traced)
             records[folder] = stack.enter_context(opened)

@@ -47,13 +47,13 @@ class Generation:
             ValueError: It was decoded without a trace.
         """
         trace = trace_of(rollout)
-        facts = {name: trace.fact(name).astype(np.float64) for name in BINS}
+        columns = {name: trace.fact(name).astype(np.float64) for name in BINS}
         for name, histogram in self.histograms.items():
-            histogram.add(facts[name])
+            histogram.add(columns[name])
         p_base, p_rl = np.exp(trace.fact("logp_base").astype(float)), np.exp(trace.fact("logp_rl").astype(float))
         problem = self.problems.setdefault(rollout.problem, ProblemCounts())
-        problem.add(facts, p_base, p_rl, p_rl if self.role == "rl" else p_base)
-        values = np.stack([np.ones_like(p_base), facts["delta_logp"], p_base, p_rl], axis=1)
+        problem.add(columns, p_base, p_rl, p_rl if self.role == "rl" else p_base)
+        values = np.stack([np.ones_like(p_base), columns["delta_logp"], p_base, p_rl], axis=1)
         for token, value in zip(trace.proposed.tolist(), values, strict=True):
             if token in self.words:
                 self.words[token] += value
@@ -97,10 +97,10 @@ class ProblemCounts:
         self.in_bin = np.zeros((len(DELTA_EDGES) + 1, 3))  # tokens, sums of p of base and of RL, by bin of delta log p
         self.mass = np.zeros((len(PROBABILITY_EDGES) - 1, 2))  # tokens and gradient mass, by probability
 
-    def add(self, facts: dict[str, np.ndarray], p_base: np.ndarray, p_rl: np.ndarray, p_own: np.ndarray) -> None:
+    def add(self, columns: dict[str, np.ndarray], p_base: np.ndarray, p_rl: np.ndarray, p_own: np.ndarray) -> None:
         """Count the tokens of one response. `p_own` is their probability under the policy that wrote them."""
         self.tokens += p_base.size
-        bins = np.digitize(facts["delta_logp"], DELTA_EDGES)
+        bins = np.digitize(columns["delta_logp"], DELTA_EDGES)
         for column, weights in enumerate((None, p_base, p_rl)):
             self.in_bin[:, column] += np.bincount(bins, weights, minlength=len(self.in_bin))
         places = np.minimum((p_own * 10).astype(int), len(self.mass) - 1)

@@ -37,7 +37,7 @@ def token_statistics(
         jobs: Finished jobs of base and RL, with traces that list the most likely tokens.
         records: The store that has their responses.
         tokenizer: The tokenizer of the pair, from transformers.
-        pair: Facts about the pair (`Engine.info`).
+        pair: The pair, as plain values (`Engine.info`).
         selected: The share of base's tokens that each criterion selects.
 
     Raises:
@@ -95,9 +95,9 @@ def token_statistics(
         {"rank": rank, "token": text(tokenizer, word["id"]), **word}
         for rank, word in enumerate(rl.likelier(least, WORDS), 1)
     ]
-    facts = {**description_of(jobs, pair), "ratio": selected, "positions": positions, "least": least}
+    context = {**description_of(jobs, pair), "ratio": selected, "positions": positions, "least": least}
     sections = {**tables, "likelier": likelier}
-    return Analysis(kind="tokens", facts=facts, tables={name: tuple(rows) for name, rows in sections.items()})
+    return Analysis(kind="tokens", context=context, tables={name: tuple(rows) for name, rows in sections.items()})
 
 
 def word_floor(tokens: int) -> int:

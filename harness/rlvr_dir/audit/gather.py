@@ -239,7 +239,7 @@ def decoded_groups(groups: Collection[str], questions: Questions, evidence: Evid
     decoded = [group for group in GROUPS if group in groups and group != "weights"]
     if questions.unanswered:
         names = ", ".join(questions.unanswered)
-        reason = f"no right answers of {names} are known here; accepted: a JSONL with an `answer` in each line"
+        reason = f"The correct answers of {names} are not known. They need a JSONL with an `answer` in each line."
         evidence.missing |= {group: reason for group in decoded if group != "tokens"}
         decoded = [group for group in decoded if group == "tokens"]
     return decoded
@@ -250,9 +250,11 @@ def traceable_groups(decoded: Sequence[str], engine: Engine, evidence: Evidence)
     shared, size = engine.checkpoints.shared, engine.checkpoints.vocab_size
     if shared == size > columns(TOP):
         return [*decoded]
-    why = f"RL has {size - shared} tokens that base does not know, which have no divergence" if shared < size else ""
-    why = why or f"a vocabulary of {size} tokens is too small for the {TOP} most likely ones"
-    evidence.missing |= {group: f"{why}; accepted: another pair" for group in decoded if group != "outcomes"}
+    if shared < size:
+        why = f"RL has {size - shared} tokens that base does not have, so their divergence is not defined"
+    else:
+        why = f"The vocabulary of {size} tokens is too small for lists of the {TOP} most likely tokens"
+    evidence.missing |= {group: f"{why}. This needs another pair." for group in decoded if group != "outcomes"}
     return [group for group in decoded if group == "outcomes"]
 
 

@@ -16,12 +16,12 @@ def log_audit(audit: Audit, store: Path | str) -> None:
     """Log an audit as a new run. If MLflow cannot be written to, print a warning and continue."""
     from mlflow.entities import Metric, Param
 
-    facts = audit.analysis.facts
+    context = audit.analysis.context
     params = {
         "base": audit.pair.base,
         "rl": audit.pair.rl,
-        "tasks": ", ".join(facts["tasks"]),
-        "samples": facts["samples"],
+        "tasks": ", ".join(context["tasks"]),
+        "samples": context["samples"],
     }
     metrics = [Metric(name, value, 0, 0) for name, value in metrics_of(audit).items()]
     tags = {"kind": "audit", "mlflow.source.name": "rlvr-dir"}

@@ -52,7 +52,7 @@ COLOUR = {"delta_logp": 0, "js": 1, "entropy_base": 2, "random": 3}  # by criter
 CURVE = 60  # points of the concentration curve
 
 
-def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[str, str]] = ()) -> Report:
+def report(audit: Audit, title: str = "rlvr-dir audit", details: Sequence[tuple[str, str]] = ()) -> Report:
     """Build the page of an audit. Figures show the audited pair; tables have a column for every pair."""
     pictures = {
         "points": accuracy_figure,
@@ -60,10 +60,10 @@ def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[st
         "traces": concentration_figure,
         "weights": layer_figure,
     }
-    steps = audit.analysis.facts.get("steps")
+    steps = audit.analysis.context.get("steps")
     charts = [step_chart(claim, audit, steps) for claim in audit.claims if steps and claim.name in CHARTS]
     front = (*charts, *(draw(audit.frames[reads]) for reads, draw in pictures.items() if reads in audit.frames))
-    missing, chapters = audit.analysis.facts["missing"], list[Chapter]()
+    missing, chapters = audit.analysis.context["missing"], list[Chapter]()
     for group in dict.fromkeys(claim.group for claim in audit.claims):
         why_not = {name: missing[name][group] for name in audit.columns if group in missing[name]}
         table = () if len(why_not) == len(audit.columns) else claim_tables(audit, group)
@@ -72,9 +72,9 @@ def report(audit: Audit, title: str = "rlvr-dir audit", facts: Sequence[tuple[st
         paragraphs = tuple(f"Not measured for {name}: {why}" for name, why in why_not.items())
         chapters.append(Chapter(TITLES[group], paragraphs, table))
     headline, *lead = lines(audit)
-    made = tuple((name, str(audit.analysis.facts[name])) for name in ("date", "minutes"))
+    made = tuple((name, str(audit.analysis.context[name])) for name in ("date", "minutes"))
     return Report(
-        title, headline, tuple(lead), front, tuple(chapters), facts=(*facts, *made), tiles=tuple(tiles(audit))
+        title, headline, tuple(lead), front, tuple(chapters), details=(*details, *made), tiles=tuple(tiles(audit))
     )
 
 
@@ -99,20 +99,20 @@ def tiles(audit: Audit) -> list[Tile]:
 
 def lines(audit: Audit) -> list[str]:
     """Return the headline, then the main numbers, then what was compared and how to read the brackets."""
-    facts, pair, beside = audit.analysis.facts, audit.pair, audit.columns[1:]
+    context, pair, beside = audit.analysis.context, audit.pair, audit.columns[1:]
     name = model_name(pair.rl)
     sentences = [f"What RL changed in {'the tiny pair' if name == 'tiny pair' else name}", *summary(audit)]
     if audit.replaced is not None:
         sentences += audit.replaced.sentences()
-    drawn = f" Both were evaluated on {facts['questions']}, {facts['samples']} samples each, {facts['sampling']}."
-    sentences.append(f"Base is {place(pair.base)}, RL is {place(pair.rl)}.{drawn if facts['tasks'] else ''}")
-    for name in facts["same"]:
+    drawn = f" Both were evaluated on {context['questions']}, {context['samples']} samples each, {context['sampling']}."
+    sentences.append(f"Base is {place(pair.base)}, RL is {place(pair.rl)}.{drawn if context['tasks'] else ''}")
+    for name in context["same"]:
         sentences.append(f"Base and RL of {name} are the same model, so every number is that of no change.")
-    sentences += facts.get("notes", [])
+    sentences += context.get("notes", [])
     sentences += [f"Further columns: {'; '.join(beside)}."] if beside else []
-    units = [f"the {count} families of {name}" for name, count in facts["families"].items()]
-    units += [f"the problems of {name}" for name in facts["tasks"] if units and name not in facts["families"]]
-    sentences += few_families_words([name for name, count in facts["families"].items() if count < stats.FEW])
+    units = [f"the {count} families of {name}" for name, count in context["families"].items()]
+    units += [f"the problems of {name}" for name in context["tasks"] if units and name not in context["families"]]
+    sentences += few_families_words([name for name, count in context["families"].items() if count < stats.FEW])
     return [
         *sentences,
         f"Brackets are 95 % confidence intervals over {' and '.join(units) or 'problems'}. The page reports numbers "
@@ -166,7 +166,7 @@ def claim_tables(audit: Audit, group: str) -> tuple[Section, ...]:
         measured = [name for name in audit.columns if (claim.name, name) in audit.estimates]
         numbers = {name: _number(claim, audit.estimates[claim.name, name]) for name in measured}
         link = f"https://arxiv.org/abs/{claim.sources[0].arxiv}" if claim.sources else ""
-        sentence, how = claim.words(audit.analysis.facts["samples"])
+        sentence, how = claim.words(audit.analysis.context["samples"])
         if claim.sources:
             source = Cell(claim.published, link=link)
             published.append({"Measured": sentence, **numbers, "Published": source, "How": how})

@@ -122,8 +122,8 @@ class Audit:
     `replaced` has the tokens that would change if RL wrote base's tokens. It is set only if rows of tokens were
     requested.
 
-    `analysis` has the table `rows`, with a row per claim and column. Its facts list the `pairs` of each column, and by
-    group what is `missing` in it.
+    `analysis` has the table `rows`, with a row per claim and column. Its context lists the `pairs` of each column, and
+    by group what is `missing` in it.
     """
 
     claims: tuple[Claim, ...]
@@ -134,12 +134,12 @@ class Audit:
     @property
     def columns(self) -> list[str]:
         """Return the names of the columns, beginning with that of the pair itself."""
-        return list(self.analysis.facts["pairs"])
+        return list(self.analysis.context["pairs"])
 
     @property
     def pair(self) -> Pair:
         """Return the audited pair."""
-        return parse(Pair, self.analysis.facts["pairs"][THIS][0])
+        return parse(Pair, self.analysis.context["pairs"][THIS][0])
 
     @cached_property
     def estimates(self) -> dict[tuple[str, str], Estimate]:
@@ -155,7 +155,7 @@ def run_audit(request: Request, *, records: Path, out: Path | None = None, progr
     Raises:
         UserError: `Request.check` refuses the request, no group can be measured, or the disk is full.
     """
-    questions, began, earlier = request.check(), time.monotonic(), _stored_facts(out)
+    questions, began, earlier = request.check(), time.monotonic(), _stored_context(out)
     check_writable(*filter(None, (out, records)))
     for sentence in unmeasured(request, questions):
         say(sentence)
@@ -186,14 +186,18 @@ def run_audit(request: Request, *, records: Path, out: Path | None = None, progr
         evidence[column] = [same]
         numbers[column] = [estimate_of(claim, same) if claim.reads == "traces" else None for claim in chosen]
     if not this.frames:
-        raise UserError("; ".join(dict.fromkeys(this.missing.values())))
+        raise UserError(
+            "None of the requested rows can be measured:",
+            dict.fromkeys(this.missing.values()),
+            argument="rows",
+        )
     speeds = [seed.speed for seeds in evidence.values() for seed in seeds if seed.speed]
-    facts: dict[str, Any] = facts_of(request, questions, evidence) | {"date": str(date.today())}
-    facts |= {"tokens_per_second": min(speeds, default=None), "minutes": round((time.monotonic() - began) / 60, 1)}
+    context: dict[str, Any] = context_of(request, questions, evidence) | {"date": str(date.today())}
+    context |= {"tokens_per_second": min(speeds, default=None), "minutes": round((time.monotonic() - began) / 60, 1)}
     if not speeds:  # nothing was decoded, so the earlier speed is kept
-        facts |= {name: earlier[name] for name in ("tokens_per_second", "minutes") if name in earlier}
-    rows = table_rows(chosen, numbers, facts["samples"])
-    analysis = Analysis(kind="audit", facts=facts, tables={"rows": rows})
+        context |= {name: earlier[name] for name in ("tokens_per_second", "minutes") if name in earlier}
+    rows = table_rows(chosen, numbers, context["samples"])
+    analysis = Analysis(kind="audit", context=context, tables={"rows": rows})
     if out is not None:
         analysis.write(out)
         write_file(out / "audit.csv", analysis.frame("rows").to_csv(index=False))
@@ -328,13 +332,13 @@ def over_seeds(estimates: Sequence[Estimate], least: float = -np.inf, most: floa
     return Estimate(mean, max(least, mean - float(half[0])), min(most, mean + float(half[1])))
 
 
-def facts_of(request: Request, questions: Questions, evidence: Mapping[str, Sequence[Evidence]]) -> dict[str, Any]:
+def context_of(request: Request, questions: Questions, evidence: Mapping[str, Sequence[Evidence]]) -> dict[str, Any]:
     """Return what was compared, on which problems, and what could not be measured."""
     sampling, benchmarks = request.spec.sampling, questions.benchmarks.values()
     return {
         "pairs": {name: [seed.pair.model_dump(mode="json") for seed in seeds] for name, seeds in evidence.items()},
         "tasks": [benchmark.name for benchmark in benchmarks],
-        "families": {b.name: _families(request.spec, b) for b in benchmarks if b.facts.families},
+        "families": {b.name: _families(request.spec, b) for b in benchmarks if b.metadata.families},
         "questions": ", ".join(_asked(request.spec, benchmark) for benchmark in benchmarks),
         "samples": sampling.samples if sampling else None,
         "sampling": sampling.words if sampling else None,
@@ -353,14 +357,14 @@ def _notes(seeds: Sequence[Evidence]) -> list[str]:
 
 def _families(spec: EvalSpec, benchmark: Benchmark) -> int:
     """Count the families of the problems that are used from a benchmark."""
-    labels = benchmark.facts.families or {}
+    labels = benchmark.metadata.families or {}
     return stats.count_families([labels[key] for key in spec.problem_ids([*labels], labels)])
 
 
 def _asked(spec: EvalSpec, benchmark: Benchmark) -> str:
     """Describe how many problems of a benchmark are used."""
     every = [row["id"] for row in benchmark.problems]
-    asked = len(spec.problem_ids(every, benchmark.facts.families))
+    asked = len(spec.problem_ids(every, benchmark.metadata.families))
     return f"{'' if asked == len(every) else f'{asked} of '}{len(every)} problems of {benchmark.name}"
 
 
@@ -399,11 +403,11 @@ def unmeasured(request: Request, questions: Questions) -> list[str]:
     return [f"{', '.join(missing.missing)} not measured: {why}" for why in dict.fromkeys(missing.missing.values())]
 
 
-def _stored_facts(out: Path | None) -> dict[str, Any]:
-    """Return the facts of an earlier audit in the folder `out`. They are empty if there is none that can be read."""
+def _stored_context(out: Path | None) -> dict[str, Any]:
+    """Return the context of an earlier audit in the folder `out`. They are empty if there is none that can be read."""
     if out is None:
         return {}
     try:
-        return Analysis.read(out / "audit.json").facts
+        return Analysis.read(out / "audit.json").context
     except (DamagedError, OSError):
         return {}

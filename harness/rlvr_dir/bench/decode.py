@@ -153,7 +153,9 @@ class _MeasuredProcess:
         if not line:
             self._log.seek(0)
             tail = self._log.read().strip().splitlines()
-            raise UserError(f"bench: the {self.kind} engine ended early: {tail[-1] if tail else 'no message'}")
+            raise UserError(
+                f"The {self.kind} engine ended early: {tail[-1] if tail else 'no message'}", argument="engine"
+            )
         return json.loads(line)
 
     def __exit__(self, *_: object) -> None:

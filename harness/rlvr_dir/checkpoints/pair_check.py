@@ -26,9 +26,9 @@ Verdict = Literal["runs", "refused", "unknown"]  # unknown: the checkpoints are 
 
 @dataclass(frozen=True)
 class Examined:
-    """Hold the facts about a pair.
+    """Describe a pair.
 
-    `facts` has a row for each property of the checkpoints (`model`, `parameters`, ...), by role. `context` is the
+    `properties` has a row for each property of the checkpoints (`model`, `parameters`, ...), by role. `context` is the
     longest prompt with its response in tokens, for the pair and for RL alone.
     """
 
@@ -40,13 +40,13 @@ class Examined:
     context: tuple[int, int] | None = None
     dtype: str | None = None  # the type in which it is decoded
     listed: ZooPair | None = None
-    facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    properties: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     weights: ChangedWeights | None = None
 
     def lines(self) -> list[str]:
         """Return the report for a terminal, one entry per line."""
         lines = [f"{role:<6}{_place(*model)}" for role, model in self.pair.models.items()]
-        lines += ["", *_side_by_side(self.facts)] if self.facts else []
+        lines += ["", *_side_by_side(self.properties)] if self.properties else []
         lines += [self.weights.sentence()] if self.weights else []
         lines += [f"warning: {warning}" for warning in self.warned]
         if self.verdict == "runs" and self.context and self.dtype:
@@ -76,18 +76,18 @@ class Examined:
             "warnings": list(self.warned),
             "context": None if self.context is None else dict(zip(("all", "rl_alone"), self.context, strict=True)),
             "dtype": self.dtype,
-            "checkpoints": {role: dict(facts) for role, facts in self.facts.items()},
+            "checkpoints": {role: dict(values) for role, values in self.properties.items()},
             "weights": None if self.weights is None else asdict(self.weights),
             "zoo": self.listed and self.listed.model_dump(mode="json"),
         }
 
 
-def _side_by_side(facts: Mapping[str, Mapping[str, str]]) -> list[str]:
+def _side_by_side(properties: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Return one line for each property, with a column for each role; what equals base's is `the same`."""
-    roles, names = list(facts), list(dict.fromkeys(name for properties in facts.values() for name in properties))
+    roles, names = list(properties), list(dict.fromkeys(name for values in properties.values() for name in values))
     rows = [["", *roles]]
     for name in names:
-        values = [facts[role].get(name, "") for role in roles]
+        values = [properties[role].get(name, "") for role in roles]
         rows.append([name, values[0], *("the same" if value == values[0] else value for value in values[1:])])
     widths = [max(len(row[i]) for row in rows) for i in range(len(roles) + 1)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -108,14 +108,15 @@ def examine(pair: Pair | str, engine: EngineSpec | None = None, name: str = "") 
         warned.append(plain(f"{pair.argument(role)} has no weights yet, so it cannot be loaded"))
     context = (checked.context.length, checked.context.rl_alone)
     dtype = checked.dtype if engine.dtype == "auto" else engine.dtype
-    facts = {
-        role: _facts(model.config, checked.shapes[role], len(model.tokenizer)) for role, model in checked.models.items()
+    properties = {
+        role: _properties(model.config, checked.shapes[role], len(model.tokenizer))
+        for role, model in checked.models.items()
     }
     weights = None if checked.without_weights or checked.rewritten else _changed_weights(pair, dtype)
-    return examined(verdict, None, tuple(warned), context, dtype, facts=facts, weights=weights)
+    return examined(verdict, None, tuple(warned), context, dtype, properties=properties, weights=weights)
 
 
-def _facts(config: Any, shape: ModelShape, tokens: int) -> dict[str, str]:
+def _properties(config: Any, shape: ModelShape, tokens: int) -> dict[str, str]:
     """Return what identifies a checkpoint to its owner, as texts."""
     count = shape.parameters
     return {

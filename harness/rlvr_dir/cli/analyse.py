@@ -145,7 +145,9 @@ def analyse_curves(
                 by_method.setdefault(name if len(trainings) == 1 and name else training.name, []).extend(training_logs)
             continue
         if not Path(path).is_file():
-            raise UserError(f"logs={log!r}: there is no such file or training; accepted: PLACE or METHOD=PLACE")
+            raise UserError(
+                "is neither a file nor a training", argument="logs", value=log, accepted="PLACE or METHOD=PLACE"
+            )
         by_method.setdefault(name or Path(path).stem, []).append(Path(path))
     _keep(curves(by_method, step), out)
 

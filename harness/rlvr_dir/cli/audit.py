@@ -143,11 +143,11 @@ def audit_command(
     except KeyboardInterrupt:
         say(f"interrupted; finished responses are stored in {records}: run the same command again to resume")
         raise
-    page = write(report(audit, facts=(("made by", shlex.join(["rlvr-dir", *sys.argv[1:]])),)), out)
+    page = write(report(audit, details=(("made by", shlex.join(["rlvr-dir", *sys.argv[1:]])),)), out)
     if place is not None:
         with phase("logging to MLflow"):
             log_audit(audit, place)
-    for name, column in audit.analysis.facts["missing"].items():
+    for name, column in audit.analysis.context["missing"].items():
         for group, why in column.items():
             say(f"{group} of {name} were not measured: {why}")
     for sentence in summary(audit):

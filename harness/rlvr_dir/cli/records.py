@@ -26,7 +26,7 @@ def _say_if_empty(store: Path) -> None:
 
     if not (records := RecordStore(store)).names():
         if not store.is_dir():
-            raise UserError(records.emptiness())
+            raise UserError(records.emptiness(), argument="store", accepted="a folder of records")
         echo(records.emptiness(), err=True)
 
 

@@ -88,13 +88,13 @@ def report(
             hint="Name a folder of results, for example `rlvr-dir report runs`.",
         )
     check_writable(out)
-    facts = (("rlvr-dir", __version__), ("made by", " ".join(["rlvr-dir", *sys.argv[1:]])))
+    details = (("rlvr-dir", __version__), ("made by", " ".join(["rlvr-dir", *sys.argv[1:]])))
     load = tokenizers(tokenizer)
     viewers = token_viewers(results, tokens, load)
     replaced = replacements_shown(results, load)
     links = _run_links(runs, tracking, ui) if results else {}
     kwargs: dict[str, Any] = {
-        "facts": facts,
+        "details": details,
         "viewers": viewers,
         "replaced": replaced,
         "paper_base": paper_base,

@@ -124,7 +124,7 @@ def train_command(
 
     def done(seed: int, folder: "SeedFolder") -> None:
         files = [folder.log, folder.done, folder.rl / "README.md", folder.path / "verl/overrides.txt"]
-        tracker.done(seed, folder.facts() or {}, folder.records(), [file for file in files if file.is_file()])
+        tracker.done(seed, folder.outcome() or {}, folder.records(), [file for file in files if file.is_file()])
 
     try:
         summary = run(spec, where, against=against, say=say, on_record=tracker.record, on_seed=done)

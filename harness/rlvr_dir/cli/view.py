@@ -186,7 +186,7 @@ def _evaluated(spec: EvalSpec, store: Path) -> "dict[str, list[Record]]":
     folder = RecordStore(store)
     if not (names := folder.names()):
         return {}
-    tasks = {benchmark.facts.of or benchmark.name for benchmark in preflight_of(spec).values()}
+    tasks = {benchmark.metadata.of or benchmark.name for benchmark in preflight_of(spec).values()}
     weights = {role: fingerprint(*model) for role, model in resolve(spec.pair).models.items()}
     records = [folder.read(*name) for name in names if name[1] in tasks]
     ours = [

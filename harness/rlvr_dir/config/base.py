@@ -187,7 +187,7 @@ def read_yaml(path: Path | str | None, changes: Iterable[str] = ()) -> dict[str,
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", argument="file", value=str(path)) from None
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not YAML ({error})") from None
+        raise UserError(f"is not YAML ({error})", argument="file", value=str(path)) from None
     data = yaml_mapping(text, path)
     for change in changes:
         name, equals, value = change.partition("=")

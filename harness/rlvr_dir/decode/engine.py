@@ -110,8 +110,8 @@ class Engine(ABC):
         """Return the type of the logits: float32, whatever the type of the rest of the model."""
         return "float32"
 
-    def facts(self, **own: Any) -> dict[str, Any]:
-        """Return the facts of `info` that all engines have, with the engine's `own` added."""
+    def common_info(self, **own: Any) -> dict[str, Any]:
+        """Return the entries of `info` that all engines have, with the engine's `own` added."""
         import torch
 
         return {

@@ -189,7 +189,7 @@ class TransformersPair(Engine):
         """Return what is run; see `Engine.info`."""
         import transformers
 
-        return self.facts(backend="transformers", transformers=transformers.__version__, device=self.device.type)
+        return self.common_info(backend="transformers", transformers=transformers.__version__, device=self.device.type)
 
     def close(self) -> None:
         """Drop both models; see `Engine.close`."""

@@ -13,14 +13,14 @@ from rlvr_dir.decode.trace import columns
 from rlvr_dir.digest import digest
 from rlvr_dir.errors import UserError
 from rlvr_dir.grading import DEFAULT_GRADER, Gold, grader_name
-from rlvr_dir.problems.benchmark import Benchmark, BenchmarkFacts
+from rlvr_dir.problems.benchmark import Benchmark, BenchmarkMetadata
 from rlvr_dir.problems.generation import template_name
 from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark
 from rlvr_dir.problems.prompts import prompt_sets
 from rlvr_dir.progress import phase
 from rlvr_dir.records import Record, RecordConfig, RecordStore
 
-_KEPT = ("file", "problems", "presentation", "grader", "families")  # facts of a benchmark that its records contain
+_KEPT = ("file", "problems", "presentation", "grader", "families")  # fields of a benchmark that its records contain
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class Job:
     requests: tuple[Request, ...]
     config: RecordConfig
     golds: Mapping[str, Gold]
-    benchmark: BenchmarkFacts
+    benchmark: BenchmarkMetadata
     lm_eval_task: LmEvalBenchmark | None = None
     chat: str | None = None
     inspect_only: bool = False
@@ -115,9 +115,9 @@ def jobs_of(
     """
     jobs: list[Job] = []
     with phase("making prompts"):
-        sets = [(prompts, prompts.benchmark.facts) for prompts in prompt_sets(spec, engine, benchmarks)]
-        for decoding, (prompts, facts) in product(spec.decodings, sets):
-            benchmark, record_task = prompts.benchmark, facts.of or prompts.benchmark.name
+        sets = [(prompts, prompts.benchmark.metadata) for prompts in prompt_sets(spec, engine, benchmarks)]
+        for decoding, (prompts, metadata) in product(spec.decodings, sets):
+            benchmark, record_task = prompts.benchmark, metadata.of or prompts.benchmark.name
             kwargs: dict[str, Any] = {"decoding": decoding, "sampling": prompts.sampling, "stop": prompts.stop}
             requests = [
                 Request(prompt=prompt, problem=f"{record_task}/{key}", sample=sample, trace=trace, **kwargs)
@@ -126,7 +126,7 @@ def jobs_of(
             ]
             lm_eval_task = benchmark if isinstance(benchmark, LmEvalBenchmark) else None
             golds = {} if lm_eval_task else {f"{record_task}/{key}": benchmark.golds[key] for key in prompts.prompts}
-            job = make_job(benchmark.name, requests, engine, facts, golds, jobs[0] if jobs else None, store=store)
+            job = make_job(benchmark.name, requests, engine, metadata, golds, jobs[0] if jobs else None, store=store)
             jobs.append(replace(job, lm_eval_task=lm_eval_task, chat=template_name(engine)))
     return jobs
 
@@ -135,7 +135,7 @@ def make_job(
     task: str,
     requests: Sequence[Request],
     engine: Engine,
-    benchmark: BenchmarkFacts,
+    benchmark: BenchmarkMetadata,
     golds: Mapping[str, Gold],
     like: Job | None,
     *,

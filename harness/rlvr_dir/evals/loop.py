@@ -141,11 +141,11 @@ class CompletedJob:
         job, record, task, speed = self.job, self.record, self.job.lm_eval_task, self.tokens_per_second
         names = [*dict.fromkeys(request.problem for request in job.requests)]
         grader = (job.grader, grading_versions(job.grader)) if task is None else (task.grader, task.graded_with)
-        facts = provenance(record, job.benchmark, *grader) | {**session}
-        facts["engine"] |= {name: self.info[name] for name in NOT_HASHED if name in self.info}
+        source = provenance(record, job.benchmark, *grader) | {**session}
+        source["engine"] |= {name: self.info[name] for name in NOT_HASHED if name in self.info}
         tokens = sum(row.n_tokens for row in self.responses.values())
         seconds = tokens / speed if speed and self.decoded == len(self.responses) else 0.0
-        fields: dict[str, Any] = {"seconds": seconds, "provenance": facts}
+        fields: dict[str, Any] = {"seconds": seconds, "provenance": source}
         if task is None:
             return result_from(record, job.task, names, job.sampling.samples, verdicts=self.verdicts, **fields)
         scores = scores or computed_scores(task, self.responses)

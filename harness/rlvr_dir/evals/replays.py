@@ -112,9 +112,9 @@ def replay(job: Job, changes: Sequence[Change], engine: Engine, store: RecordSto
             request = requests[change.problem, change.sample]
             return replace(request, begun=tokens, sampling=sampling, trace=None, **options)
 
-        def keep(change: Change, noise: int, tokens: Sequence[int], **facts: Any) -> None:
-            facts |= {"token": tokens[change.at], "n_tokens": len(tokens)}
-            record.keep_replay(change.draft(record, noise).model_copy(update=facts))
+        def keep(change: Change, noise: int, tokens: Sequence[int], **fields: Any) -> None:
+            fields |= {"token": tokens[change.at], "n_tokens": len(tokens)}
+            record.keep_replay(change.draft(record, noise).model_copy(update=fields))
 
         def judged(change: Change, noise: int, tokens: Sequence[int], text: str, finish: str) -> None:
             [verdict] = grade_many([(job.golds[change.problem], text, finish)], grader=job.grader)

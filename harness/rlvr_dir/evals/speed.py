@@ -70,9 +70,9 @@ def keep_speed(
     """Store the speed of generating some tokens, unless they are too few. A full disk is ignored."""
     if tokens < max(1, least) or seconds <= 0:
         return
-    facts = {name: info[name] for name in ("backend", "device", "tensor_parallel_size", "workers") if name in info}
+    machine = {name: info[name] for name in ("backend", "device", "tensor_parallel_size", "workers") if name in info}
     rate = tokens / seconds
-    speed = Speed(weights=pair_digest(weights), **facts, tokens=tokens, tokens_per_second=rate)
+    speed = Speed(weights=pair_digest(weights), **machine, tokens=tokens, tokens_per_second=rate)
 
     def engine(of: Speed) -> tuple[Any, ...]:
         return of.weights, of.backend, of.device, of.tensor_parallel_size, of.workers

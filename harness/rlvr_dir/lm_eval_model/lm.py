@@ -25,7 +25,7 @@ from rlvr_dir.errors import UserError
 from rlvr_dir.evals.jobs import Job, make_job
 from rlvr_dir.evals.loop import CompletedJob, run_jobs
 from rlvr_dir.lm_eval_model.args import CACHE_REFUSAL, CheckedArgs, ModelArgs, announce_tiny, parse_model_args
-from rlvr_dir.problems.benchmark import OURS, SOURCES, TWINS, BenchmarkFacts
+from rlvr_dir.problems.benchmark import OURS, SOURCES, TWINS, BenchmarkMetadata
 from rlvr_dir.problems.generation import LENGTHS, NO_LENGTH, has_template, sampling_of, template_name, with_given
 from rlvr_dir.problems.lm_eval_tasks import LmEvalBenchmark, instance_key
 from rlvr_dir.problems.task import Response, gold_of
@@ -143,13 +143,13 @@ class RlvrDirLM(LM):
     def _job(self, task: str, pairs: Sequence[tuple[Request, Mapping[str, Any]]], like: Job | None) -> Job:
         """Return the job of a task. Gold answers are known for our own benchmarks; lm-eval grades the others."""
         requests, lm_eval_task = [request for request, _ in pairs], self.tasks.get(task)
-        golds, facts = {}, lm_eval_task.facts if lm_eval_task else BenchmarkFacts()
+        golds, metadata = {}, lm_eval_task.metadata if lm_eval_task else BenchmarkMetadata()
         if ours := pairs[0][1].get(OURS):
-            facts = BenchmarkFacts(**ours)
+            metadata = BenchmarkMetadata(**ours)
             families = {doc["id"]: doc["family"] for _, doc in pairs if doc.get("family")} or None
-            facts = replace(facts, grader=self.args.spec.grader or facts.grader, families=families)
+            metadata = replace(metadata, grader=self.args.spec.grader or metadata.grader, families=families)
             golds = {request.problem: gold_of(doc) for request, doc in pairs}
-        job = make_job(task, requests, self.engine, facts, golds, like, store=self.records)
+        job = make_job(task, requests, self.engine, metadata, golds, like, store=self.records)
         return replace(job, lm_eval_task=lm_eval_task, chat=self._chat)
 
     def _remark(self, requests: Sequence[Any], tasks: Sequence[str]) -> None:

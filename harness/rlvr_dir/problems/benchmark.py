@@ -89,7 +89,7 @@ def benchmark_size(name: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class BenchmarkFacts:
+class BenchmarkMetadata:
     """Hold what records and results store of a benchmark.
 
     These are a digest of its content, its size, its own file, how it is presented to the models if not by default (as
@@ -155,16 +155,16 @@ class Benchmark:
         return self.presentation.grader or DEFAULT_GRADER
 
     @property
-    def facts(self) -> BenchmarkFacts:
+    def metadata(self) -> BenchmarkMetadata:
         """Return what identifies it."""
         presentation = self.presentation.model_dump(mode="json", exclude={"grader"}, exclude_none=True)
         whole = {"examples": [], **presentation} if presentation else None  # no later change of a YAML adds to it
         families = {row["id"]: row["family"] for row in self.problems if "family" in row} or None
-        facts = BenchmarkFacts(self.data, len(self.problems), self.file, whole, self.grader, families=families)
+        metadata = BenchmarkMetadata(self.data, len(self.problems), self.file, whole, self.grader, families=families)
         if self.of is None:
-            return facts
+            return metadata
         other = replace(self.of, presentation=self.presentation)
-        return replace(facts, of=other.name, of_data=other.data)
+        return replace(metadata, of=other.name, of_data=other.data)
 
 
 def named(task: str) -> tuple[str, str | None]:

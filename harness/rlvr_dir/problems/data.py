@@ -213,7 +213,7 @@ def _own(name: str, file: str) -> Benchmark:
     try:
         return read_benchmark(name, file)
     except OSError as error:
-        raise UserError(f"{name} needs {file}, which is not readable ({error.strerror})") from None
+        raise UserError(f"cannot be read ({error.strerror})", argument="task", value=file) from None
 
 
 @lru_cache(maxsize=32)

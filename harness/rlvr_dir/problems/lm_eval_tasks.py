@@ -32,7 +32,7 @@ import numpy as np
 from rlvr_dir.config import Sampling
 from rlvr_dir.digest import digest, digest_of
 from rlvr_dir.errors import UserError
-from rlvr_dir.problems.benchmark import LM_EVAL, NAME, Benchmark, BenchmarkFacts
+from rlvr_dir.problems.benchmark import LM_EVAL, NAME, Benchmark, BenchmarkMetadata
 from rlvr_dir.problems.generation import build_requests, sampling_of
 from rlvr_dir.records import Key, Row
 from rlvr_dir.stats import standard_error
@@ -56,7 +56,7 @@ class LmEvalBenchmark(Benchmark):
     """
 
     task: Any
-    of_documents: BenchmarkFacts
+    of_documents: BenchmarkMetadata
     graded_with: dict[str, str] = field(default_factory=dict)
     repeats: int = 1  # samples per document in its file; scoring changes the task's own
 
@@ -71,13 +71,13 @@ class LmEvalBenchmark(Benchmark):
             LM_EVAL: version("lm_eval"),
         }
         data = digest_of(docs if chosen is None else [docs, list(chosen)])
-        facts = BenchmarkFacts(data, len(docs), grader=LM_EVAL)
+        metadata = BenchmarkMetadata(data, len(docs), grader=LM_EVAL)
         problems = tuple({"id": f"{i}.0"} for i in range(len(docs)))
         name, repeats = str(task.config.task), task.config.repeats
-        return cls(name, problems, task=task, of_documents=facts, graded_with=graded_with, repeats=repeats)
+        return cls(name, problems, task=task, of_documents=metadata, graded_with=graded_with, repeats=repeats)
 
     @property
-    def facts(self) -> BenchmarkFacts:
+    def metadata(self) -> BenchmarkMetadata:
         """Return what identifies it."""
         return self.of_documents
 

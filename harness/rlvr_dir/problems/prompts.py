@@ -46,6 +46,6 @@ def prompt_sets(spec: EvalSpec, engine: Engine, benchmarks: Mapping[str, Benchma
             own, stop = sampling_of(task.config.generation_kwargs, samples=task.config.repeats, seed=0)
             sampling = spec.sampling or own
             texts = {request.doc["id"]: request.args[0] for request in build_requests(task, engine, first)}
-        prompts = {key: texts[key] for key in spec.problem_ids([*texts], benchmark.facts.families)}
+        prompts = {key: texts[key] for key in spec.problem_ids([*texts], benchmark.metadata.families)}
         sets.append(PromptSet(benchmark, sampling, stop, prompts))
     return sets

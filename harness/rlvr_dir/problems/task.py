@@ -42,8 +42,8 @@ class Response(str):
         return type(self), (str(self), self.info)
 
 
-def facts(response: str) -> dict[str, Any]:
-    """Return a copy of the response's facts; empty for a plain string."""
+def info_of(response: str) -> dict[str, Any]:
+    """Return a copy of the information that a response carries; empty for a plain string."""
     return dict(getattr(response, "info", {}))
 
 
@@ -84,9 +84,9 @@ class SampledMathTask(ConfigurableTask):
         problems."""
         from datasets import Dataset, DatasetDict
 
-        facts = asdict(self.benchmark.facts) | {"families": None}  # a row names its own
+        fields = asdict(self.benchmark.metadata) | {"families": None}  # a row names its own
         self.dataset = DatasetDict(
-            {"test": Dataset.from_list([{**row, OURS: facts} for row in self.benchmark.problems])}
+            {"test": Dataset.from_list([{**row, OURS: fields} for row in self.benchmark.problems])}
         )
 
     def build_all_requests(self, **kwargs: Any) -> None:
@@ -110,7 +110,7 @@ class BoxedAnswers(Filter):
     def apply(self, resps: Iterable[Sequence[str]], docs: Sequence[dict[str, Any]]) -> list[list[Response]]:
         """Return one row of answers per problem, in the order of its samples."""
         rows = [[*row] for row in resps]
-        texts = [(text, doc, facts(text)) for row, doc in zip(rows, docs, strict=True) for text in row]
+        texts = [(text, doc, info_of(text)) for row, doc in zip(rows, docs, strict=True) for text in row]
         given_verdicts: list[Verdict | None] = [info.pop("given", None) for _, _, info in texts]
         given_verdicts = [
             verdict if verdict is not None and verdict.grader == self.grader else None for verdict in given_verdicts
@@ -134,7 +134,7 @@ class BoxedAnswers(Filter):
 
 def process_results(doc: dict[str, Any], results: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Return the metrics of one problem, and store the facts of its samples in `doc["samples"]`, for their file."""
-    doc["samples"] = [facts(answer) for answer in results[0]]
+    doc["samples"] = [info_of(answer) for answer in results[0]]
     return problem_metrics(responses_of(doc["samples"]))
 
 

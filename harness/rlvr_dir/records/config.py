@@ -15,7 +15,7 @@ from rlvr_dir.config import Decoding, Pair, Sampling, Spec
 from rlvr_dir.config.sampling import SamplingSettings
 from rlvr_dir.digest import digest_of
 
-# Facts of an engine that are not part of the hash, and why.
+# Settings of an engine that are not part of the hash, and why.
 NOT_HASHED = (
     "pair",  # places; `weights` identifies the models
     "self_test",  # it changes nothing
@@ -89,7 +89,7 @@ class RecordConfig(Spec, frozen=True):
             stop=stop,
             prompt=prompt,
             data=data,
-            engine=engine_facts(info, decoding, longest),
+            engine=engine_identity(info, decoding, longest),
         )
 
     def earlier(self, info: Mapping[str, Any], decoding: Decoding) -> "list[RecordConfig]":
@@ -102,14 +102,14 @@ class RecordConfig(Spec, frozen=True):
             merged = {**info.get("vllm_args", {}), **info.get("freed_args", {})}
             args = [{"vllm_args": merged}, {}] if info.get("freed_args") else [{}]
             lengths = [{}]
-        if (stated := engine_facts(info, decoding)["max_model_len"]) != self.engine.get("max_model_len"):
+        if (stated := engine_identity(info, decoding)["max_model_len"]) != self.engine.get("max_model_len"):
             lengths = [{"max_model_len": stated}, {}]
         changes = [{**arg, **length, **size} for arg, length, size in product(args, lengths, sizes)]
         configs = [self.model_copy(update={"engine": {**self.engine, **change}}) for change in changes]
         return list({config.hash(): config for config in configs}.values())
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, Any]:
         """Return what results store of their settings: `weights`, by role, if they are known, and `shared`.
 
         `shared` is the digest of everything that can change a token except weights, decoding and seed. The possible
@@ -123,21 +123,22 @@ class RecordConfig(Spec, frozen=True):
         return {**({"weights": self.weights} if self.weights else {}), "shared": shared}
 
 
-def engine_facts(info: Mapping[str, Any], decoding: Decoding, longest: int | None = None) -> dict[str, Any]:
-    """Return an engine's facts that can change a token, without places. A chat template is identified by its digest.
+def engine_identity(info: Mapping[str, Any], decoding: Decoding, longest: int | None = None) -> dict[str, Any]:
+    """Return the settings of an engine that can change a token, without places.
 
-    `max_model_len` becomes the length for this decoding, or the models' own, if `longest` tokens fit into both.
+    A chat template is identified by its digest. `max_model_len` becomes the length for this decoding, or the models'
+    own, if `longest` tokens fit into both.
     """
-    facts, alone = dict(info), not decoding.reads_base
+    identity, alone = dict(info), not decoding.reads_base
     own = info.get("own_max_model_len_rl" if alone else "", info.get("own_max_model_len"))
-    rl_alone = facts.pop("max_model_len_rl", None)
+    rl_alone = identity.pop("max_model_len_rl", None)
     if rl_alone and alone:
-        facts["max_model_len"] = rl_alone
-    if own is not None and longest is not None and longest <= min(own, facts["max_model_len"]):
-        facts["max_model_len"] = own
-    if isinstance(facts.get("chat_template"), Mapping):
-        facts["chat_template"] = facts["chat_template"].get("sha256")
-    return {name: value for name, value in facts.items() if name not in NOT_HASHED}
+        identity["max_model_len"] = rl_alone
+    if own is not None and longest is not None and longest <= min(own, identity["max_model_len"]):
+        identity["max_model_len"] = own
+    if isinstance(identity.get("chat_template"), Mapping):
+        identity["chat_template"] = identity["chat_template"].get("sha256")
+    return {name: value for name, value in identity.items() if name not in NOT_HASHED}
 
 
 def fingerprint(name: str, revision: str | None = None) -> str:

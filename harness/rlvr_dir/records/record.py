@@ -320,7 +320,7 @@ class Record:
         for row in self.rows.values():
             yield _rollout(row)
         for verdict in self._verdicts.values():
-            yield from (encode({"verdict": stored.facts()}) for stored in verdict.values())
+            yield from (encode({"verdict": stored.to_dict()}) for stored in verdict.values())
         yield from (encode({"replay": replay.model_dump()}) for replay in self.replays.values())
 
     def _append(self, data: bytes, kept: str, *, sync: bool = True) -> int:
@@ -348,9 +348,9 @@ class Record:
         began, self._size = self._size, at
         return began
 
-    def note(self, **facts: Any) -> None:
-        """Store facts of `RecordMetadata` that are new."""
-        plain = json.loads(json.dumps(facts))
+    def note(self, **values: Any) -> None:
+        """Store values of `RecordMetadata` that are new."""
+        plain = json.loads(json.dumps(values))
         if new := {name: value for name, value in plain.items() if self._metadata.get(name) != value}:
             self._append(encode({"about": new}), "the rollouts are safe, and the same command finishes the record")
             self._metadata |= new
@@ -468,7 +468,7 @@ class Record:
         old = self._verdicts.setdefault(judge, {})
         new = [verdict for verdict in new if old.get(verdict.key) != verdict]
         if new:
-            self._append(b"".join(encode({"verdict": verdict.facts()}) for verdict in new), "the rollouts are safe")
+            self._append(b"".join(encode({"verdict": verdict.to_dict()}) for verdict in new), "the rollouts are safe")
             old |= {verdict.key: verdict for verdict in new}
         self.note(graded_with={**self._metadata.get("graded_with", {}), judge: now})
 
@@ -530,4 +530,4 @@ class Record:
 
 def _rollout(row: Row) -> bytes:
     """Return the entry of a response."""
-    return encode({"rollout": row.facts()}, row.payload())
+    return encode({"rollout": row.to_dict()}, row.payload())

@@ -251,8 +251,8 @@ class Row:
         """Return the engine's counts, by the names in lm-eval's samples file."""
         return {name: getattr(self, name) for name in ("n_tokens", "n_replaced", "n_changed", "finish_reason")}
 
-    def facts(self) -> dict[str, Any]:
-        """Return its facts as plain JSON values, from which `Row(**facts)` is made."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return its facts as plain JSON values, from which `Row(**values)` is made."""
         prompt = {} if self.prompt is None else {"prompt": self.prompt}
         columns = {name: (size, checksum) for name, _, size, checksum in self._places()}
         names = ("problem", "sample", "finish_reason", "n_tokens", "n_replaced", "n_changed", "text_digest", "digest")
@@ -261,11 +261,11 @@ class Row:
 
     def exact_row(self) -> dict[str, Any]:
         """Return what is the same in every run, as plain JSON values. Flags are packed eight per byte."""
-        facts = {name: value for name, value in self.facts().items() if name not in _NOT_EXACT}
+        fields = {name: value for name, value in self.to_dict().items() if name not in _NOT_EXACT}
         flags = {"replaced": self.replaced, "changed": self.changed}
         packed = {name: b64encode(np.packbits(values).tobytes()).decode() for name, values in flags.items()}
         ids = {"token_ids": self.token_ids, "prompt_token_ids": self.prompt_token_ids}
-        return {**facts, "text": self.text, **packed, **ids}
+        return {**fields, "text": self.text, **packed, **ids}
 
     def load(self) -> "Row":
         """Return a copy whose columns are in memory.

@@ -38,7 +38,7 @@ class StoredVerdict:
         """Return (problem, sample)."""
         return self.problem, self.sample
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
         return {name: getattr(self, name) for name in self.__slots__}
 

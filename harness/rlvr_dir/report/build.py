@@ -28,7 +28,7 @@ def build(
     name: str = "rlvr-dir report",
     more: Sequence[Chapter] = (),
     runs: Mapping[str, str] | None = None,
-    facts: Sequence[tuple[str, str]] = (),
+    details: Sequence[tuple[str, str]] = (),
     viewers: Sequence[tuple[str, str]] = (),
     replaced: Sequence[Replacements] = (),
     paper_base: str | None = None,
@@ -40,7 +40,7 @@ def build(
         name: The title.
         more: Further chapters, of token statistics or of training.
         runs: Addresses of MLflow runs by config hash.
-        facts: Further facts for the foot of the page.
+        details: Further pairs of a name and a value, for the foot of the page.
         viewers: Those of `token_viewers`.
         replaced: Those of `replacements_shown`.
         paper_base: The paper's name for the base of all results, if its place does not determine it.
@@ -99,7 +99,7 @@ def build(
     kept = tuple(chapter for chapter in chapters if chapter.sections or chapter.paragraphs)
     first = [setting for group in groups[:1] for setting in group.settings if setting.task == group.tasks[0]]
     return Report(
-        name, headline, tuple(below), tuple(first_page), kept, tuple(sources.values()), tuple(facts), tuple(viewers),
+        name, headline, tuple(below), tuple(first_page), kept, tuple(sources.values()), tuple(details), tuple(viewers),
         tiles=tuple(first_lines.tiles(first)),
         tiles_caption=first_lines.tiles_caption(first),
         reading=READING if any(comparison_kind(row) == "token" for row in rows) else (),

@@ -15,17 +15,17 @@ OVER = "Brackets: 95 % intervals over problems."
 
 def credit_chapter(analysis: Analysis, slug: str = "") -> Chapter:
     """Show the effect of single tokens, by decoding, by depth and by the sign of delta log p."""
-    facts = analysis.facts
+    context = analysis.context
     event = "a token that the rule's gate flags was drawn again from the rule's target"
-    if facts["undo"]:
+    if context["undo"]:
         event = "a token that the rule had changed was set back to the proposed one"
     text = (
         f"In responses to {tasks_of(analysis)} ({drawn(analysis)}) {event}, that one alone, and the rest was replayed "
-        f"under the same noise: up to {facts['tokens']} tokens of each problem and rule. The effect is the verdict "
+        f"under the same noise: up to {context['tokens']} tokens of each problem and rule. The effect is the verdict "
         "with the rule's token minus the verdict with the proposed one; a token matters if the verdict changes at all. "
         "A positive effect alone says nothing of RL: a gate also finds slips that any other token would mend."
     )
-    these = "changed" if facts["undo"] else "flagged"
+    these = "changed" if context["undo"] else "flagged"
     sections = [
         _effects(analysis, f"credit{slug}", these),
         _depth(analysis.frame("strata"), f"credit-depth{slug}", these),
@@ -34,7 +34,7 @@ def credit_chapter(analysis: Analysis, slug: str = "") -> Chapter:
         sections.append(_signs(analysis.frame("signs"), f"credit-signs{slug}", these))
     if analysis.tables["check"]:
         sections.append(_check(analysis.frame("check"), f"credit-check{slug}"))
-    title = f"Does this token matter? {pair_title(str(facts['pair'].get('rl')))}"
+    title = f"Does this token matter? {pair_title(str(context['pair'].get('rl')))}"
     return Chapter(title, (text,), limited(analysis, sections))
 
 

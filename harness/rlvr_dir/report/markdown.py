@@ -54,20 +54,21 @@ def render(report: Report) -> str:
         parts += [f"## {escape(chapter.title)}", *map(escape, chapter.paragraphs), *map(part, chapter.sections)]
     if report.sources:
         parts.append("Where each number comes from is in [sources.md](sources.md).")
-    parts.append(_facts(report.facts))
+    parts.append(_details(report.details))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def sources(report: Report) -> str:
     """Return where the numbers come from: what all results have in common, then each result's own."""
     shared = report.shared
-    lines = ["# Where the numbers come from", *([f"All: {_facts(shared)}"] if shared else [])]
+    lines = ["# Where the numbers come from", *([f"All: {_details(shared)}"] if shared else [])]
     return "\n\n".join([*lines, "\n".join(_source(source, shared) for source in report.sources)]) + "\n"
 
 
 def _source(source: Source, shared: tuple[tuple[str, str], ...]) -> str:
-    return f"- **{escape(source.title)}**: {_facts(tuple(fact for fact in source.facts if fact not in shared))}"
+    own = tuple(detail for detail in source.details if detail not in shared)
+    return f"- **{escape(source.title)}**: {_details(own)}"
 
 
-def _facts(facts: tuple[tuple[str, str], ...]) -> str:
-    return "; ".join(f"{escape(name)}: {escape(value)}" for name, value in facts)
+def _details(details: tuple[tuple[str, str], ...]) -> str:
+    return "; ".join(f"{escape(name)}: {escape(value)}" for name, value in details)

@@ -144,7 +144,7 @@ class Source:
 
     anchor: str
     title: str
-    facts: tuple[tuple[str, str], ...]
+    details: tuple[tuple[str, str], ...]
     links: tuple[tuple[str, str], ...] = ()  # (text, address)
 
 
@@ -173,7 +173,7 @@ class Report:
     front: tuple[Section, ...] = ()
     chapters: tuple[Chapter, ...] = ()
     sources: tuple[Source, ...] = ()
-    facts: tuple[tuple[str, str], ...] = ()
+    details: tuple[tuple[str, str], ...] = ()
     viewers: tuple[tuple[str, str], ...] = ()
     tiles: tuple[Tile, ...] = ()
     tiles_caption: str = ""
@@ -186,9 +186,9 @@ class Report:
 
     @property
     def shared(self) -> tuple[tuple[str, str], ...]:
-        """Return the facts that all sources have in common."""
-        first = self.sources[0].facts if len(self.sources) > 1 else ()
-        return tuple(fact for fact in first if all(fact in source.facts for source in self.sources))
+        """Return the details that all sources have in common."""
+        first = self.sources[0].details if len(self.sources) > 1 else ()
+        return tuple(detail for detail in first if all(detail in source.details for source in self.sources))
 
 
 def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Frame:

@@ -43,7 +43,7 @@ def token_chapter(analysis: Analysis, slug: str = "") -> Chapter:
         _selected(analysis, f"selected{slug}"),
         _likelier(analysis, f"likelier{slug}"),
     )
-    title = f"Token statistics, {pair_title(str(analysis.facts['pair'].get('rl')))}"
+    title = f"Token statistics, {pair_title(str(analysis.context['pair'].get('rl')))}"
     return Chapter(title, (text,), limited(analysis, sections))
 
 
@@ -152,7 +152,7 @@ def _selected(analysis: Analysis, name: str) -> Section:
             sign = "<" if criterion["criterion"] == "delta_logp" else ">"
             axes.set_title(f"{FACTS.get(criterion['criterion'], criterion['criterion'])} {sign} {criterion['tau']:.3g}")
         canvas.axes[-1].set_xlabel("expected count")
-    whole = max(1, analysis.facts["positions"])
+    whole = max(1, analysis.context["positions"])
     share = ", ".join(
         f"{FACTS[criterion['criterion']]} {100 * criterion['positions'] / whole:.2f} %" for criterion in chosen
     )
@@ -175,7 +175,8 @@ def _likelier(analysis: Analysis, name: str) -> Section:
         ranked_bars(canvas.one, words, COLOURS[2], places)
         canvas.one.set_xlabel("mean Δ log p, nats")
     title = "Tokens whose probability RL increased most, by mean Δ log p over RL's own responses"
-    note = f"Occurring {analysis.facts['least']:,} times or more: the first {len(words)} of {len(data)}. ␣ is a space."
+    least = analysis.context["least"]
+    note = f"Occurring {least:,} times or more: the first {len(words)} of {len(data)}. ␣ is a space."
     alt = f"Ranked bar list of {len(words)} tokens by mean Δ log p."
     return Section(name, title, data, (note,), canvas.svg, alt, "fig:word_cloud")
 
@@ -192,7 +193,7 @@ def gated_chapter(analysis: Analysis, slug: str = "") -> Chapter:
         _afterwards(analysis.frame("after"), f"gate-after{slug}"),
         _gates(decodings, f"gates{slug}"),
     )
-    title = f"Where gates flag tokens, {pair_title(str(analysis.facts['pair'].get('rl')))}"
+    title = f"Where gates flag tokens, {pair_title(str(analysis.context['pair'].get('rl')))}"
     return Chapter(title, (text,), limited(analysis, sections))
 
 
@@ -269,7 +270,9 @@ def _gates(decodings: Frame, name: str) -> Section:
                 "by chance": cell(1 - (row["share"] or 0.0), 1, suffix=" %"),
             }
         )
-    alike = [row["Decoding"] for row, facts in zip(rows, decodings.to_dict("records"), strict=True) if are_alike(facts)]
+    alike = [
+        row["Decoding"] for row, decoding in zip(rows, decodings.to_dict("records"), strict=True) if are_alike(decoding)
+    ]
     note = (
         "Other tokens differ: the total variation (0 to 1) of base and RL, each without the flagged token, mean over "
         "these positions"

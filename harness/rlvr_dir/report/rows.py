@@ -22,20 +22,20 @@ def estimates(data: Frame, name: str) -> list[Estimate]:
 
 def tasks_of(analysis: Analysis) -> str:
     """Name the benchmarks of an analysis, marked if only some of their problems were used."""
-    parts = analysis.facts.get("limited") or {}
-    return ", ".join(f"{task} ({parts[task]})" if task in parts else str(task) for task in analysis.facts["tasks"])
+    parts = analysis.context.get("limited") or {}
+    return ", ".join(f"{task} ({parts[task]})" if task in parts else str(task) for task in analysis.context["tasks"])
 
 
 def drawn(analysis: Analysis) -> str:
     """Describe how an analysis' responses were sampled."""
-    sampling = parse(Sampling, analysis.facts["sampling"])
-    many = {*analysis.facts.get("samples", {}).values()} or {sampling.samples}  # lm-eval tasks have their own
+    sampling = parse(Sampling, analysis.context["sampling"])
+    many = {*analysis.context.get("samples", {}).values()} or {sampling.samples}  # lm-eval tasks have their own
     return f"{' or '.join(map(str, sorted(many)))} samples, {sampling.words}"
 
 
 def limited(analysis: Analysis, sections: Iterable[Section]) -> tuple[Section, ...]:
     """Add to each title that only some problems were used, because a title is also shown without the chapter's text."""
-    if not analysis.facts.get("limited"):
+    if not analysis.context.get("limited"):
         return tuple(sections)
     return tuple(
         replace(section, title=f"{section.title.rstrip('.')}. Only on {tasks_of(analysis)}.") for section in sections

@@ -79,8 +79,8 @@ def page(scores: Scores) -> Report:
     data = viewer_data({name: [ViewedResponse("given", row)] for name, row in rows.items()}, scores.tokenizer)
     title = f"{len(shown)} of {len(moved)} texts, those with the largest mean |Δ log p| first"
     table = [{"on these texts": number.title, "value": number_cell(number)} for number in scores.numbers.values()]
-    facts = (("base", scores.pair.base), ("rl", scores.pair.rl))
+    details = (("base", scores.pair.base), ("rl", scores.pair.rl))
     front = (Section("numbers", "Base and RL", frame(table)),)
     return Report(
-        "Given texts, scored", headline, tuple(lead), front, facts=facts, viewers=((title, viewer_fragment(data)),)
+        "Given texts, scored", headline, tuple(lead), front, details=details, viewers=((title, viewer_fragment(data)),)
     )

@@ -37,7 +37,7 @@ class CompleteTrial:
     """Hold a complete trial: a point, or a reference (`point` None), with its results and its metrics as fractions.
 
     `scores` are its scores, one per benchmark; `drawn` describes how a reference is sampled differently from the sweep;
-    `about` is added to the JSON.
+    `details` are added to the JSON.
     """
 
     pair: str
@@ -48,7 +48,7 @@ class CompleteTrial:
     metrics: dict[str, float]
     scores: Sequence[stats.Scores] = field(default=(), kw_only=True)
     drawn: str = field(default="", kw_only=True)
-    facts: dict[str, Any] = field(default_factory=dict, kw_only=True)
+    details: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
     @property
     def trained(self) -> stats.TrainingScores[stats.RunScores]:
@@ -59,7 +59,7 @@ class CompleteTrial:
 def against(reference: CompleteTrial, entries: Sequence[CompleteTrial]) -> list[stats.Comparison[stats.RunScores]]:
     """Compare every training with the reference on every benchmark, with one correction over all."""
     others = [entry for entry in entries if entry is not reference]
-    return stats.family(pair for entry in others for pair in entry.trained.beside(reference.trained))
+    return stats.corrected(pair for entry in others for pair in entry.trained.beside(reference.trained))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,8 +90,8 @@ class SweepSummary(ABC):
         """Return a sentence per pair: its best point, and that its lead is biased upwards."""
 
     @abstractmethod
-    def facts(self) -> list[str]:
-        """Describe the sweep in short facts, including what makes the numbers hard to compare."""
+    def summary_lines(self) -> list[str]:
+        """Describe the sweep in short phrases, including what makes the numbers hard to compare."""
 
     @cached_property
     def report(self) -> Report:
@@ -130,7 +130,7 @@ class SweepSummary(ABC):
     def text(self, figures: Sequence[Section] = ()) -> str:
         """Return the summary as Markdown."""
         states = ", ".join(f"{count} {name}" for name, count in self.states.items() if count)
-        words = [f"{time.strftime('%Y-%m-%d')}: {self.spec.size()} ({states})", *self.facts()]
+        words = [f"{time.strftime('%Y-%m-%d')}: {self.spec.size()} ({states})", *self.summary_lines()]
         words += [f"{duration(self.seconds)} in this run"] if self.seconds else []
         drawn = [f"![{figure.name}]({figure.name}.svg)" for figure in figures]
         parts = [f"# Sweep {self.spec.name}", *self.verdicts, "; ".join(words) + ".", *self.body(), "\n".join(drawn)]
@@ -147,10 +147,10 @@ class SweepSummary(ABC):
             "best": [entry.number for entry in self.best],
             "entries": [
                 {name: getattr(entry, name) for name in ("pair", "point", "label", "metrics")}
-                | {"trial": entry.number, **entry.facts}
+                | {"trial": entry.number, **entry.details}
                 for entry in self.entries
             ],
-            "comparisons": [row.facts() for row in self.comparisons],
+            "comparisons": [row.to_dict() for row in self.comparisons],
             **self.more(),
         }
 
@@ -209,8 +209,8 @@ class DecodingSummary(SweepSummary):
             sentences.append(f"{pair}: {self.sentence(pair, leads, 'problems')}")
         return sentences
 
-    def facts(self) -> list[str]:
-        """Describe the sweep in short facts."""
+    def summary_lines(self) -> list[str]:
+        """Describe the sweep in short phrases."""
         results = [result for entry in self.entries for result in entry.results]
         tokens = sum(int(result.n_tokens.sum()) for result in results)
         words = [f"{len(self.entries) - len(self.points)} references"]
@@ -242,15 +242,14 @@ class DecodingSummary(SweepSummary):
         for entry in self.entries:
             for result in entry.results if not entry.drawn else ():
                 lengths[entry.pair].setdefault(result.task, []).append(result.n_tokens.mean())
+        groups = [group.to_dict() for group in self.matched_groups] if self.spec.equal_forwards else []
         return {
             "tokens_per_second": sum(int(r.n_tokens.sum()) for r in timed) / sum(r.seconds for r in timed)
             if timed
             else None,
             "mean_tokens": {p: {t: float(np.mean(n)) for t, n in by_task.items()} for p, by_task in lengths.items()},
             "matched": list(self.matched),
-            **(
-                {"equal_forwards": [group.facts() for group in self.matched_groups]} if self.spec.equal_forwards else {}
-            ),
+            **({"equal_forwards": groups} if self.spec.equal_forwards else {}),
         }
 
 
@@ -296,14 +295,14 @@ class TrainingSummary(SweepSummary):
         """Describe what intervals cover; one seed says nothing about others."""
         return "problems and seeds" if len(self.seeds) > 1 else "problems, of these very models"
 
-    def facts(self) -> list[str]:
-        """Describe the sweep in short facts."""
+    def summary_lines(self) -> list[str]:
+        """Describe the sweep in short phrases."""
         results = [result for entry in self.entries for result in entry.results]
-        machines = {result.facts["machine"] for result in results}
+        machines = {result.outcome["machine"] for result in results}
         return [
             f"and plain DAPO, {len(self.seeds)} {'seeds' if len(self.seeds) > 1 else 'seed'} each",
             self.training,
-            f"{duration(sum(result.facts['seconds'] for result in results))} of steps",
+            f"{duration(sum(result.outcome['seconds'] for result in results))} of steps",
             machines.pop() if len(machines) == 1 else f"{len(machines)} different machines",
             f"in brackets 95 % intervals over {self.over}; differences are paired by problem and seed",
         ]

@@ -368,12 +368,10 @@ def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:
     p = result.provenance
     s, drawn = result.sampling, describe(result)
     engine, versions = (value if isinstance(value := p.get(name), dict) else {} for name in ("engine", "versions"))
-    engine_facts = {
-        k: engine[k] for k in ("backend", "vllm", "transformers", "torch", "dtype", "device") if k in engine
-    }
+    engine = {k: engine[k] for k in ("backend", "vllm", "transformers", "torch", "dtype", "device") if k in engine}
     words = [f"{s.samples} samples", *(drawn[name] for name in ("temperature", "top_p", "max_tokens") if drawn[name])]
     argv = [str(word) for word in p["argv"]] if isinstance(p.get("argv"), list) and p["argv"] else []
-    facts = {
+    details = {
         "config hash": result.config_hash,
         "pair": f"{place(group.base)} → {place(group.rl)}",
         "decoding": result.decoding.label(),
@@ -382,7 +380,7 @@ def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:
         "shown before each problem": drawn["examples"] if p.get("examples") else "",
         "chat template": drawn["template"],
         "graded": str(p.get("grader", "unknown")),
-        "engine": ", ".join(f"{k} {v}" for k, v in engine_facts.items()),
+        "engine": ", ".join(f"{k} {v}" for k, v in engine.items()),
         "versions": ", ".join(f"{k} {v}" for k, v in versions.items()),
         "command": " ".join([PurePath(argv[0]).name, *argv[1:]]) if argv else "",
         "partial": result.partial or "",
@@ -391,7 +389,7 @@ def source(result: EvalResult, group: Group, runs: Mapping[str, str]) -> Source:
     run = runs.get(result.config_hash, "")
     links = (("the MLflow run", run),) if run.startswith(("http://", "https://")) else ()
     return Source(
-        anchor(result)[1:], f"{result.benchmark}, {result.label}", tuple((k, v) for k, v in facts.items() if v), links
+        anchor(result)[1:], f"{result.benchmark}, {result.label}", tuple((k, v) for k, v in details.items() if v), links
     )
 
 

@@ -77,7 +77,7 @@ def shown_records(records: Sequence[Record], most: int = 6) -> list[Record]:
 def _compared(record: Record) -> object:
     """Return what two records must have in common to be shown side by side."""
     config = record.config
-    return None if config is None else (config.weights, config.facts["shared"], config.sampling.seed)
+    return None if config is None else (config.weights, config.provenance["shared"], config.sampling.seed)
 
 
 def _without_seeds(results: Sequence[EvalResult]) -> list[EvalResult]:

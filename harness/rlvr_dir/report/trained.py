@@ -292,6 +292,6 @@ def _differences(compared: Sequence[tuple[RunScores, RunScores]], name: str, pai
         "of these two models: their data depend on gain plus seeds alone, so no p over seeds can be had. Holm's "
         f"correction over these {len(compared)} rows."
     )
-    compared_rows = stats.family(compared)
+    compared_rows = stats.corrected(compared)
     rows, note = difference_rows(compared_rows), " ".join([note, *evidence(compared_rows)])
     return Section(name, f"Trained models, differences{pair}.", frame(rows), (note,), sortable=True)

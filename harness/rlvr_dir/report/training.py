@@ -26,7 +26,7 @@ def training_chapter(analysis: Analysis, slug: str = "") -> Chapter:
     """Draw validations and statistics of the rollouts; several runs of a method as thin lines and their mean."""
     paragraphs: list[str] = []
     sections: list[Section] = []
-    curves, top_p = [*analysis.tables["curves"]], analysis.facts["rollout_top_p"]
+    curves, top_p = [*analysis.tables["curves"]], analysis.context["rollout_top_p"]
     methods_of = {curve: {row["method"] for row in curves if row["curve"] == curve} for curve in TITLES}
     nonempty = [curve for curve, methods in methods_of.items() if methods]
     if "reward" in nonempty and methods_of["reward"] <= methods_of["rollout_accuracy"]:
@@ -155,7 +155,7 @@ def _rollouts(analysis: Analysis, names: Sequence[str], name: str) -> Section:
     drawn, methods = _curves(name, panels, "value")
     titles = ", ".join(panels)
     note = "On the training's own problems. Thin lines are runs, thick ones the mean of a method's runs."
-    if part := analysis.facts.get("learned_from"):
+    if part := analysis.context.get("learned_from"):
         note += f" Of {', '.join(part)} only those rollouts that were learned from, whose groups are right in part."
     alt = f"Line charts of {titles} over training steps for {len(methods)} methods."
     data = curves[curves["curve"].isin(list(names))].reset_index(drop=True)
@@ -178,7 +178,7 @@ def _mass(analysis: Analysis, name: str) -> Section:
             axes.set_ylabel("share")
             percent_axis(axes.yaxis)
         drawn.one.legend()
-    when = "mean over the steps" if analysis.facts["step"] is None else f"step {analysis.facts['step']}"
+    when = "mean over the steps" if analysis.context["step"] is None else f"step {analysis.context['step']}"
     title = "Share of tokens and of gradient mass 2|r A|(1 − π) during training, by probability"
     alt = f"Bar charts of token and gradient shares by probability for {len(methods)} methods."
     note = f"{when.capitalize()} of each method's first run."

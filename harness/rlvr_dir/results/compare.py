@@ -113,7 +113,7 @@ def other_contrasts(parts: Mapping[str, Comparison], rows: Sequence[Comparison])
         pairs["interaction"] = _gain(other_other, other_own), _gain(own_other, own_own)
     if (coin := sides.get("rate")) is not None:
         pairs |= {"rate": (coin, own_own), "choice": (other_own, coin)}
-    return dict(zip(pairs, stats.family(pairs.values()), strict=True))
+    return dict(zip(pairs, stats.corrected(pairs.values()), strict=True))
 
 
 def _gain(setting: Setting, reference: Setting) -> stats.Scores:
@@ -134,7 +134,7 @@ def comparisons(settings: Sequence[Setting], across: Collection[str] = ()) -> li
     one set for Holm's correction.
     """
     tasks = dict.fromkeys(setting.task for setting in settings)
-    return stats.family(
+    return stats.corrected(
         pair
         for task in tasks
         for pair in _default_pairs([setting for setting in settings if setting.task == task], across)
@@ -162,8 +162,10 @@ def compare(settings: Sequence[Setting], against: str | None = None, across: Col
             pairs += _default_pairs(group, across, first=True)
     if not pairs:
         reasons = unmatched_reasons(settings, [], across)
-        raise UserError(reasons[0] if reasons else "results: give at least two settings of one benchmark to compare")
-    return stats.family(pairs)
+        if reasons:
+            raise UserError(reasons[0])
+        raise UserError("There is nothing to compare", accepted="at least two settings of one benchmark")
+    return stats.corrected(pairs)
 
 
 def matching_groups(settings: Sequence[Setting], across: Collection[str] = ()) -> list[list[Setting]]:

@@ -61,7 +61,7 @@ class Answer:
         """Return the setting's label, with the number of votes if there are several."""
         return self.setting.label + (f", majority of {self.votes}" if self.votes > 1 else "")
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain values."""
         plain = {"label": self.setting.label, "votes": self.votes, "models": self.models, "forwards": self.forwards}
         ends = stats.score_interval(self.values, families=self.setting.families)
@@ -121,7 +121,7 @@ class BestComparison:
             f"p {self.holm_p:.3g} (Holm)."
         )
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain values."""
         d = self.difference
         plain = {"votes": self.votes, "best": self.best.label, "baseline": self.baseline.label, "mean": d.mean}
@@ -137,13 +137,13 @@ class MatchedGroup:
     verdicts: tuple[BestComparison, ...]
     crossing: stats.Crossing | None
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the table and the conclusions from it, as plain values."""
         k = self.crossing
         return {
             "task": self.settings[0].task,
-            "answers": [answer.facts() for setting in self.settings for answer in answers_of(setting)],
-            "verdicts": [verdict.facts() for verdict in self.verdicts],
+            "answers": [answer.to_dict() for setting in self.settings for answer in answers_of(setting)],
+            "verdicts": [verdict.to_dict() for verdict in self.verdicts],
             "crossing": k and {name: getattr(k, name) for name in ("k", "estimate", "n")},
         }
 
@@ -256,7 +256,10 @@ def crossings(rows: Sequence[Comparison]) -> str:
     pairs = [(row.result, row.reference) for row in rows if comparison_kind(row) == "trained"]
     pairs = [(rl, base) for rl, base in pairs if min(rl.samples, base.samples) > 1]
     if not pairs:
-        raise UserError("A crossing needs RL compared with its base, with at least two samples per problem")
+        raise UserError(
+            "There is no crossing to compute",
+            accepted="RL compared with its base, with at least two samples per problem",
+        )
     crossed = [(rl, base, _crossed(rl, base)) for rl, base in pairs]
     return "\n".join(
         f"- {rl.benchmark}, {base.label} and {rl.label}: {crossing_sentence(k)}" for rl, base, k in crossed

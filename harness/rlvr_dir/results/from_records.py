@@ -13,9 +13,9 @@ from typing import Any
 
 from rlvr_dir.config import Presentation
 from rlvr_dir.config.evaluation import is_task_file
-from rlvr_dir.errors import DamagedError, UserError, mention
+from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.grading import DEFAULT_GRADER, Gold, grader_name
-from rlvr_dir.problems.benchmark import LM_EVAL, TWINS, Benchmark, BenchmarkFacts
+from rlvr_dir.problems.benchmark import LM_EVAL, TWINS, Benchmark, BenchmarkMetadata
 from rlvr_dir.problems.data import find_benchmark
 from rlvr_dir.records import Record, RecordStore, judge_name
 from rlvr_dir.records.commands import counts, findings_of, summary_of
@@ -75,34 +75,35 @@ def result_of_record(
     if (stored := record.verdicts(judge)).keys() >= {*keys}:
         verdicts = {key: stored[key].verdict for key in keys}
     elif stored_only:
-        raise UserError(f"record {record.name} has no verdict by {mention('grader', judge)} on each response")
+        raise UserError(f"did not grade every response of record {record.name}", argument="grader", value=judge)
     else:
         verdicts = record.grade(_golds(record, task, data_dir), judge, keys)
-    facts = provenance(record, _facts(record, task, data_dir), grader, record.metadata.graded_with.get(judge))
-    facts |= {"partial": part} if part else {}
-    result = result_from(record, task, names, width, verdicts=verdicts, provenance=facts)
+    benchmark, graded_with = _benchmark_metadata(record, task, data_dir), record.metadata.graded_with.get(judge)
+    made = provenance(record, benchmark, grader, graded_with)
+    made |= {"partial": part} if part else {}
+    result = result_from(record, task, names, width, verdicts=verdicts, provenance=made)
     assert isinstance(result, EvalResult)
     return result
 
 
 def provenance(
-    record: Record, facts: BenchmarkFacts, grader: str, graded_with: Mapping[str, str] | None = None
+    record: Record, benchmark: BenchmarkMetadata, grader: str, graded_with: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Return how the responses of a record were made, and who graded them, with which versions."""
     config, metadata = record.config, record.metadata
     assert config is not None
     stored = {} if record.in_memory else {"record": record.name, "records": str(record.folder.parents[1].resolve())}
-    facts_of_record = {
+    fields = {
         "settings": record.record_hash,
-        **config.facts,
+        **config.provenance,
         **stored,
         "chat": metadata.chat,
-        **facts.provenance(),
+        **benchmark.provenance(),
         "engine": {**config.engine, "pair": {"base": None, "rl": None, **metadata.models}},
         "grader": grader,
         "graded_with": graded_with or versions(grader),
     }
-    return {name: value for name, value in facts_of_record.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def judged(record: Record, judge: str) -> dict[str, Any]:
@@ -171,17 +172,17 @@ def regraded(result: EvalResult, *, grader: str | None = None, data_dir: str | N
     )
 
 
-def _facts(record: Record, task: str, data_dir: str | None) -> BenchmarkFacts:
+def _benchmark_metadata(record: Record, task: str, data_dir: str | None) -> BenchmarkMetadata:
     """Return what a record contains about its benchmark."""
     metadata, config = record.metadata, record.config
     if config is None:
-        return BenchmarkFacts()
+        return BenchmarkMetadata()
     presentation = metadata.presentation.model_dump(mode="json", exclude_none=True) if metadata.presentation else None
     try:
         data = config.data if task == record.task else benchmark_of(record, task, data_dir=data_dir).data
     except NoResultError:  # the verdicts are stored nevertheless
         data = None
-    return BenchmarkFacts(data, metadata.problems, metadata.file, presentation, metadata.grader or DEFAULT_GRADER)
+    return BenchmarkMetadata(data, metadata.problems, metadata.file, presentation, metadata.grader or DEFAULT_GRADER)
 
 
 def _extent(
@@ -280,7 +281,7 @@ def benchmark_of(record: Record, task: str | None = None, *, data_dir: str | Non
         )
     except UserError as error:
         raise NoResultError(f"record {record.name}: its right answers are not available ({error})") from None
-    here = benchmark.facts.of_data or benchmark.data
+    here = benchmark.metadata.of_data or benchmark.data
     if config is not None and config.data not in (None, here):
         raise NoResultError(
             f"record {record.name} was decoded from other questions of {task} than are here (data {config.data} and "
@@ -303,4 +304,7 @@ def _place(task: str, file: str, data_dir: str | None) -> Path | None:
     path = Path(os.path.normpath(here / file))
     if path.is_relative_to(here) and path.resolve().is_relative_to(here.resolve()):
         return path
-    raise UserError(f"{file}, which it names, is not below the current folder, so it is not read; give --data-dir")
+    raise UserError(
+        f"The record names {file}, which is not read because it is not below the current folder",
+        hint="Pass its folder as --data-dir.",
+    )

@@ -95,11 +95,11 @@ def read_training(training: TrainingPlace, name: str = "", *, named: bool = Fals
     for seed in {*training.seeds} - {*seeds}:
         print(f"warning: left out: {training.folder} has no validation of seed {seed}", file=sys.stderr)
     for seed in seeds:
-        training_facts = {"name": name or training.name, "seed": seed, "folder": str(training.folder.resolve())}
-        training_facts |= {"checkpoint": training.checkpoint, "named": named}
+        training_fields = {"name": name or training.name, "seed": seed, "folder": str(training.folder.resolve())}
+        training_fields |= {"checkpoint": training.checkpoint, "named": named}
         called = f"{name} seed {seed}" if name and len(seeds) > 1 else name
         for result in _read(str(training.results(seed)), None, None, options):
-            results.append(result.replace(name=called, provenance={**result.provenance, "training": training_facts}))
+            results.append(result.replace(name=called, provenance={**result.provenance, "training": training_fields}))
     return results
 
 

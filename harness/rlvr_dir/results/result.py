@@ -137,7 +137,7 @@ class TaskResult(Stored, frozen=True):
 
     @property
     def engine(self) -> dict[str, Any]:
-        """Return the facts of the engine that decoded it, if they are known."""
+        """Return the settings of the engine that decoded it, if they are known."""
         return self.provenance.get("engine") or {}
 
     @property

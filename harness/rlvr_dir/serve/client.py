@@ -66,8 +66,8 @@ class TokenFacts(Logprob):
 
     def extension(self) -> dict[str, Any]:
         """Return what has no field in OpenAI's API."""
-        facts = {name: getattr(self, name) for name in EXTENDED}
-        return facts if self.most_likely is None else {**facts, "most_likely": self.most_likely}
+        fields = {name: getattr(self, name) for name in EXTENDED}
+        return fields if self.most_likely is None else {**fields, "most_likely": self.most_likely}
 
 
 class PairClient:

@@ -3,7 +3,7 @@
 from rlvr_dir.stats.best import BestDifference, best_difference
 from rlvr_dir.stats.choice import SPLITS, Choice, choice
 from rlvr_dir.stats.clusters import difference_over_runs, paired_seeds, score_over_runs
-from rlvr_dir.stats.comparison import Comparison, RunScores, Scores, family
+from rlvr_dir.stats.comparison import Comparison, RunScores, Scores, corrected
 from rlvr_dir.stats.crossing import Crossing, crossing
 from rlvr_dir.stats.errors import (
     combined,
@@ -47,11 +47,11 @@ __all__ = [
     "choice",
     "combined",
     "common_families",
+    "corrected",
     "count_families",
     "crossing",
     "detectable_gain",
     "difference_over_runs",
-    "family",
     "gain_parts",
     "holm",
     "least_share",

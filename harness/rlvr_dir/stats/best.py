@@ -34,7 +34,7 @@ def best_difference(
     ones: Sequence[ArrayLike],
     others: Sequence[ArrayLike],
     level: float = 0.95,
-    family: int = 1,
+    comparisons: int = 1,
     meets: ArrayLike | None = None,
     families: Labels | None = None,
 ) -> BestDifference:
@@ -48,7 +48,7 @@ def best_difference(
     `p` tests the direction of the mean. The hypothesis that one i is above every j it is compared with has the greatest
     sign-flip p of its differences; the least of these over i is multiplied by the number of i (Bonferroni). The
     hypothesis that every i is below one of its j has the least p of each i, multiplied by the number of its j; the
-    greatest over i is used. `family` is the number of such comparisons in one table.
+    greatest over i is used. `comparisons` is the number of such comparisons in one table.
 
     Args:
         meets: (ones, others) bool, which of them are compared; by default all.
@@ -84,9 +84,11 @@ def best_difference(
     mean = float(leads[winner, other])
     d = np.array([[by_family(row, families) for row in rows] for rows in d])  # the numbers whose signs are flipped
     if mean > 0:
-        p = len(first) * min(_least_certain(d[i, met[i]], family) for i in range(len(first)))
+        p = len(first) * min(_least_certain(d[i, met[i]], comparisons) for i in range(len(first)))
     else:
-        below = [[_least_certain(-d[i, j, None], family) for j in np.flatnonzero(met[i])] for i in range(len(first))]
+        below = [
+            [_least_certain(-d[i, j, None], comparisons) for j in np.flatnonzero(met[i])] for i in range(len(first))
+        ]
         p = max(len(row) * min(row) for row in below)
     least, most = (float(np.clip(bounds.min(axis=1).max(), -1, 1)) for bounds in (low, high))
     return BestDifference(mean, least, most, min(1.0, p), winner, other, int(met.sum()))
@@ -112,8 +114,8 @@ def simultaneous_level(differences: ArrayLike, level: float = 0.95, draws: int =
     return 1 - float(np.clip(missed, (1 - level) / contrasts, 1 - level))
 
 
-def _least_certain(rows: np.ndarray, family: int) -> float:
+def _least_certain(rows: np.ndarray, comparisons: int) -> float:
     """Return the greatest p of several differences; 1 if one of them is not above zero."""
     if (rows.mean(axis=1) <= 0).any():
         return 1.0
-    return max(sign_flip_p(row, family=family) for row in rows)
+    return max(sign_flip_p(row, comparisons=comparisons) for row in rows)

@@ -65,8 +65,8 @@ class Scores:
         error, df = mean_error(self.values, self.families)
         return t_interval(self.avg, error, df + 1)
 
-    def minus(self, other: "Scores", family: int = 1) -> PairedDifference:
-        """Return the difference from another setting on the same units, in a table of `family` comparisons.
+    def minus(self, other: "Scores", comparisons: int = 1) -> PairedDifference:
+        """Return the difference from another setting on the same units, in a table of `comparisons` comparisons.
 
         Raises:
             UserError: The units or their families differ.
@@ -77,7 +77,7 @@ class Scores:
                 accepted="the same problems in both, for a paired difference",
             )
         families = common_families([self.families, other.families])
-        return paired_difference(self.values, other.values, family=family, families=families)
+        return paired_difference(self.values, other.values, comparisons=comparisons, families=families)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +111,7 @@ class RunScores(Scores):
         score = score_over_runs([self.runs], families=[self.families])
         return score.low, score.high
 
-    def minus(self, other: Scores, family: int = 1) -> PairedDifference:
+    def minus(self, other: Scores, comparisons: int = 1) -> PairedDifference:
         """Return the difference from other trainings, or from a base, by `difference_over_runs`."""
         other_runs = other.runs if isinstance(other, RunScores) else {}
         if self.runs and other_runs and len({len(x) for x in (*self.runs.values(), *other_runs.values())}) == 1:
@@ -169,7 +169,7 @@ class Comparison(Generic[S]):
         """Return the corrected p as text; if p is a bound, so is this."""
         return p_value(self.holm_p, self.difference.at_most)
 
-    def facts(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return what is compared and the numbers as plain values. Numbers that a single unit cannot determine are
         None."""
         d = self.difference
@@ -190,7 +190,7 @@ class Comparison(Generic[S]):
         }
 
 
-def family(pairs: Iterable[tuple[S, S]]) -> list[Comparison[S]]:
+def corrected(pairs: Iterable[tuple[S, S]]) -> list[Comparison[S]]:
     """Compare the first of each pair with the second, and correct the p values over all pairs by Holm's method.
 
     All comparisons that are printed in one table, or from which one is selected, belong in one call.

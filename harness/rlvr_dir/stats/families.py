@@ -1,7 +1,6 @@
 """Group problems into families, such as parts of one question or instances of one template, which are not independent.
 
-In this package, `families` is a label per problem, or None if every problem is independent. A `family` of comparisons,
-over which Holm corrects, is something else: see `comparison.py`.
+In this package, `families` is a label per problem, or None if every problem is independent.
 
 >>> by_family([1.0, 0.0, 1.0, 1.0], ["a", "a", "b", "c"])
 array([0.75, 0.75, 0.75])

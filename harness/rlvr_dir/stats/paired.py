@@ -45,14 +45,15 @@ class PairedDifference:
 
 
 def paired_difference(
-    a: ArrayLike, b: ArrayLike, level: float = 0.95, family: int = 1, families: Labels | None = None
+    a: ArrayLike, b: ArrayLike, level: float = 0.95, comparisons: int = 1, families: Labels | None = None
 ) -> PairedDifference:
     """Compare two decodings on the same problems, in the same order.
 
     `a` and `b` are (problems, samples) matrices of numbers from 0 to 1, with possibly different numbers of samples: see
     `mean_difference` and `sampling_interval`. They may also contain numbers of any unit and scale, as (problems,) or
     (problems, samples); those have the t interval. p and interval agree in either case (`with_signs`). With `families`,
-    a label per problem, everything but `sampling` is over these. `family` is the number of comparisons in the table.
+    a label per problem, everything but `sampling` is over these. `comparisons` is the number of comparisons in the
+    table.
 
     Raises:
         UserError: `a` and `b` have different numbers of problems, or none, or contain a number that is not finite; or
@@ -65,20 +66,20 @@ def paired_difference(
             f"a has {pa.shape} and b has {pb.shape} problems", argument="a", accepted="the same problems in a and b"
         )
     if x.ndim == y.ndim == 2 and min(x.min(), y.min()) >= 0 and max(x.max(), y.max()) <= 1:
-        difference = mean_difference([pa - pb], min(x.shape[1], y.shape[1]), level, family, [families])
+        difference = mean_difference([pa - pb], min(x.shape[1], y.shape[1]), level, comparisons, [families])
         return replace(difference, sampling=sampling_interval(x, y, level))
     d = pa - pb
     error, df = mean_error(d, families)
     low, high, p = combined(float(d.mean()), [(error, df)], level)
     difference = PairedDifference(float(d.mean()), error, low, high, p, d.size, families=count_families(families))
-    return with_signs(difference, by_family(d, families), level, family)
+    return with_signs(difference, by_family(d, families), level, comparisons)
 
 
 def mean_difference(
     benchmarks: Sequence[ArrayLike],
     samples: int,
     level: float = 0.95,
-    family: int = 1,
+    comparisons: int = 1,
     families: Sequence[Labels | None] | None = None,
 ) -> PairedDifference:
     """Return the mean over benchmarks of differences of shares, (problems,) each, with its interval over problems.
@@ -96,7 +97,7 @@ def mean_difference(
     difference = PairedDifference(
         mean, error, max(low, -1.0), min(high, 1.0), p, pooled.size, families=families_of(by_benchmark, labels)
     )
-    return with_signs(difference, in_one([*map(by_family, by_benchmark, labels)]), level, family)
+    return with_signs(difference, in_one([*map(by_family, by_benchmark, labels)]), level, comparisons)
 
 
 def families_of(benchmarks: Sequence[np.ndarray], families: Sequence[Labels | None]) -> int:
@@ -112,10 +113,10 @@ def in_one(benchmarks: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def with_signs(
-    difference: PairedDifference, differences: np.ndarray, level: float, family: int = 1
+    difference: PairedDifference, differences: np.ndarray, level: float, comparisons: int = 1
 ) -> PairedDifference:
     """Return a difference whose interval and p agree with the sign-flip test of its problems."""
-    p, least = sign_flips(differences, family=family)
+    p, least = sign_flips(differences, comparisons=comparisons)
     if p >= 1 - level:
         difference = replace(difference, low=min(difference.low, 0.0), high=max(difference.high, 0.0))
     return replace(difference, p=float(np.fmax(difference.p, p)), at_most=least and not difference.p > p)
@@ -176,20 +177,20 @@ def sampling_interval(a: np.ndarray, b: np.ndarray, level: float = 0.95) -> tupl
     return max(-1.0, float(up - down - below) / a.size), min(1.0, float(up - down + above) / a.size)
 
 
-def sign_flip_p(differences: ArrayLike, seed: int = 0, family: int = 1) -> float:
+def sign_flip_p(differences: ArrayLike, seed: int = 0, comparisons: int = 1) -> float:
     """Return the two-sided p of `sign_flips`."""
-    return sign_flips(differences, seed, family)[0]
+    return sign_flips(differences, seed, comparisons)[0]
 
 
-def sign_flips(differences: ArrayLike, seed: int = 0, family: int = 1) -> tuple[float, bool]:
+def sign_flips(differences: ArrayLike, seed: int = 0, comparisons: int = 1) -> tuple[float, bool]:
     """Return the two-sided p: how often random signs give a mean at least as far from 0 as the observed one.
 
     The second value is whether p is the least possible one, because none of the random patterns is as far from 0.
 
     All sign patterns are used for up to 20 non-zero differences. Otherwise 10,000 patterns from a fixed seed are drawn,
-    and p is (count + 1) / (patterns + 1), which is never 0. In a `family` of more than 250 tests there are 40 patterns
-    for each test, so that Holm's correction of the smallest possible p stays below 0.025. Zeros have no sign and do not
-    matter.
+    and p is (count + 1) / (patterns + 1), which is never 0. If there are more than 250 `comparisons`, 40
+    patterns are drawn for each of them, so that Holm's correction of the smallest possible p stays below 0.025. Zeros
+    have no sign and do not matter.
 
     Raises:
         UserError: A difference is not finite.
@@ -204,7 +205,7 @@ def sign_flips(differences: ArrayLike, seed: int = 0, family: int = 1) -> tuple[
         for value in size:  # all signed sums, (2^i,) after i steps
             sums = np.concatenate([sums + value, sums - value])
         return float((np.abs(sums) >= observed).mean()), False
-    flips, random, beyond = max(FLIPS, 40 * family), np.random.default_rng(seed), 0
+    flips, random, beyond = max(FLIPS, 40 * comparisons), np.random.default_rng(seed), 0
     for _ in range(0, flips, FLIPS):  # in batches, so that the memory stays the same
         beyond += int((np.abs(random.choice((-1.0, 1.0), size=(FLIPS, size.size)) @ size) >= observed).sum())
     patterns = -(-flips // FLIPS) * FLIPS

@@ -19,9 +19,9 @@ class TrainingScores(Generic[R]):
     """Hold the scores of the seeds of one training, by benchmark, with those of the base that they were trained from.
 
     The base was sampled once, so its scores are the same for every seed. Summaries, sweeps and reports take means,
-    pairs and differences from here. The pairs of one printed table belong in one call of `family`.
+    pairs and differences from here. The pairs of one printed table belong in one call of `corrected`.
 
-        scores.mean().low, mean_difference_over_runs(scores.beside_base()).mean, family(scores.beside(dapo))
+        scores.mean().low, mean_difference_over_runs(scores.beside_base()).mean, corrected(scores.beside(dapo))
     """
 
     runs: Mapping[str, R] = field(default_factory=dict)

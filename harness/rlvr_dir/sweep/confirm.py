@@ -56,19 +56,19 @@ def confirm(sweep: Sweep, seeds: Sequence[int], tasks: Sequence[str] | None = No
             for entry in summary.best
             for confirmation in sweep.objective.confirm(entry, summary, seeds, tasks, limit, run, sweep.say)
         ]
-        comparisons = stats.family((confirmation.winner, confirmation.control) for _, confirmation in confirmations)
+        comparisons = stats.corrected((confirmation.winner, confirmation.control) for _, confirmation in confirmations)
         before = {(_key(row.result), _key(row.reference)): row.difference.mean for row in summary.comparisons}
         rows, plain = [], []
         for (pair, confirmation), row in zip(confirmations, comparisons, strict=True):
             first = before.get((_key(confirmation.winner), _key(confirmation.control)))
             rows.append(_row(pair, confirmation.problems, row, first))
-            facts = {
+            about = {
                 "pair": pair,
                 "winner": confirmation.winner.label,
                 "before": first,
                 "problems": confirmation.problems,
             }
-            plain.append({**row.facts(), **facts})
+            plain.append({**row.to_dict(), **about})
         note = (
             f"{time.strftime('%Y-%m-%d')}: new seeds {', '.join(map(str, seeds))}. Differences in points of Avg, "
             "paired by problem (trainings: and seed); Holm's correction over these rows."

@@ -163,11 +163,15 @@ class DecodingObjective:
         """Return a complete point or reference, with its label and how its sampling differs from the sweep's."""
         drawn = entry.item[1].difference_from(self.spec.sampling)
         label = results[0].decoding.label() + (f" ({drawn})" if drawn else "")
-        facts = {
+        details = {
             "decoding": results[0].decoding.model_dump(mode="json"),
             "results": {result.task: result.config_hash for result in results},
         }
-        more: dict[str, Any] = {"scores": [Setting.of([result]) for result in results], "drawn": drawn, "facts": facts}
+        more: dict[str, Any] = {
+            "scores": [Setting.of([result]) for result in results],
+            "drawn": drawn,
+            "details": details,
+        }
         means = metrics(self.spec, results)
         return CompleteTrial(entry.pair, entry.number, entry.point, label, tuple(results), means, **more)
 
@@ -320,5 +324,5 @@ def unused(spec: SweepSpec, benchmark: Benchmark) -> ProblemPart:
     if benchmark.name not in {swept.name for swept in preflight_of(spec).values()}:
         return ProblemPart()
     part = spec.part.replace(held_out=True) if spec.confirm is not None else ProblemPart(skip=spec.limit or 0)
-    ids, families = [row["id"] for row in benchmark.problems], benchmark.facts.families
+    ids, families = [row["id"] for row in benchmark.problems], benchmark.metadata.families
     return part if 0 < len(part.select(ids, families)) < len(ids) else spec.part

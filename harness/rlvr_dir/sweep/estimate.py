@@ -118,7 +118,7 @@ def _decodings(spec: SweepSpec, pair: str, taus: Taus) -> tuple[list[tuple[Decod
 def _responses(spec: SweepSpec) -> int:
     """Return how many responses a decoding needs; shipped benchmarks that are not here have known sizes."""
     try:
-        read = [(benchmark.golds, benchmark.facts.families) for benchmark in preflight_of(spec).values()]
+        read = [(benchmark.golds, benchmark.metadata.families) for benchmark in preflight_of(spec).values()]
     except NoDataError:
         sizes = [benchmark_size(name) or 0 for task in spec.tasks for name in GROUPS.get(task, (task,))]
         if not all(sizes):
@@ -143,12 +143,13 @@ class _PairRecords:
         """
         self.weights = weights = {role: fingerprint(*m) for role, m in resolve(spec.pairs[pair]).models.items()}
         if missing := [name for name in weights.values() if not name.startswith("weights:") and "@" not in name]:
-            raise UserError(f"The checkpoint {missing[0]} is not on this machine")
+            raise UserError(f"The checkpoint {missing[0]} is not on this machine", hint="Download it first.")
         self._problems: dict[tuple[str, str | None], list[str]] = {}
         for benchmark in preflight_of(spec).values():
-            facts, names = benchmark.facts, spec.part.select([*benchmark.golds], benchmark.facts.families)[: spec.limit]
-            task = facts.of or benchmark.name
-            self._problems[task, facts.of_data or facts.data] = [f"{task}/{name}" for name in names]
+            metadata = benchmark.metadata
+            names = spec.part.select([*benchmark.golds], metadata.families)[: spec.limit]
+            task = metadata.of or benchmark.name
+            self._problems[task, metadata.of_data or metadata.data] = [f"{task}/{name}" for name in names]
         self._records: dict[tuple[str, str | None, Decoding, SamplingSettings], list[Record]] = {}
         store = RecordStore(folder)
         for hash_and_task in store.names():

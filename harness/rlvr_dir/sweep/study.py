@@ -139,13 +139,13 @@ class Study:
     def _add(self, point: Point, trial: CompleteTrial | None, attributes: Mapping[str, int]) -> None:
         assert self._study is not None
         kinds = self._distributions()
-        facts: dict[str, Any] = {"state": TrialState.FAIL}
+        values: dict[str, Any] = {"state": TrialState.FAIL}
         if trial is not None:
-            facts = {"state": TrialState.COMPLETE, "value": trial.metrics[self.spec.metric.name]}
+            values = {"state": TrialState.COMPLETE, "value": trial.metrics[self.spec.metric.name]}
         described = {"label": trial.label, "metrics": trial.metrics} if trial else {}
-        facts |= {"params": {name: point[name] for name in kinds}, "distributions": kinds}
+        values |= {"params": {name: point[name] for name in kinds}, "distributions": kinds}
         try:
-            self._study.add_trial(create_trial(user_attrs={"point": dict(point), **described, **attributes}, **facts))
+            self._study.add_trial(create_trial(user_attrs={"point": dict(point), **described, **attributes}, **values))
         except OSError as failure:
             raise disk_error(failure, self._folder.journal, "every response that was stored is safe") from None
 

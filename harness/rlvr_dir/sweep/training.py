@@ -54,20 +54,20 @@ class SeedResult:
     spec: TrainSpec
     seed: int
     folder: SeedFolder
-    facts: dict[str, Any]
+    outcome: dict[str, Any]
 
     @property
     def scores(self) -> ValidationScores:
         """Return the scores of the trained model, by benchmark."""
-        return self.facts["scores"]
+        return self.outcome["scores"]
 
     def log(self, run: SweepRun) -> None:
         """Log it to MLflow, as its own run under the sweep's."""
         from rlvr_dir.tracking import Training
 
-        folder, run_facts = self.folder, {"experiment": run.experiment, "parent": run.id, "tags": {"sweep": run.name}}
-        training = Training(run.where, self.spec.dapo.label, plain(self.spec), **run_facts)
-        training.done(self.seed, self.facts, folder.records(), [folder.log, folder.done, folder.rl / "README.md"])
+        folder, options = self.folder, {"experiment": run.experiment, "parent": run.id, "tags": {"sweep": run.name}}
+        training = Training(run.where, self.spec.dapo.label, plain(self.spec), **options)
+        training.done(self.seed, self.outcome, folder.records(), [folder.log, folder.done, folder.rl / "README.md"])
 
 
 def folder_of(spec: TrainSpec, store: Path) -> Path:
@@ -84,9 +84,9 @@ def seeds_of(spec: TrainSpec, store: Path) -> list[SeedResult] | None:
     """Return the results of all seeds of a training; None if one is not finished."""
     folder, results = TrainingFolder(folder_of(spec, store)), []
     for seed in spec.seeds:
-        if (facts := folder.seed(seed).facts()) is None:
+        if (outcome := folder.seed(seed).outcome()) is None:
             return None
-        results.append(SeedResult(spec, seed, folder.seed(seed), facts))
+        results.append(SeedResult(spec, seed, folder.seed(seed), outcome))
     return results
 
 
@@ -173,9 +173,9 @@ class TrainingObjective:
         rows, seconds = [], []
         for training in (*reference, *points):
             folder = TrainingFolder(folder_of(training, self.store))
-            done = [facts for seed in training.seeds if (facts := folder.seed(seed).facts())]
+            done = [outcome for seed in training.seeds if (outcome := folder.seed(seed).outcome())]
             rows.append((training, len(done)))
-            seconds += [facts["seconds"] for facts in done]
+            seconds += [outcome["seconds"] for outcome in done]
         mean = sum(seconds) / len(seconds) if seconds else None
         return TrainingEstimate(spec.size(), rows, mean, self.store)
 
@@ -275,13 +275,13 @@ class TrainingObjective:
         spec = results[0].spec
         in_label = ("train.method", "train.alpha", "train.top_p")
         more = [f"{n.partition('.')[2]} {v}" for n, v in (entry.point or {}).items() if n not in (*in_label, "pair")]
-        facts = {
+        details = {
             "dapo": spec.dapo.model_dump(mode="json", exclude={"seed"}),
             "folder": str(results[0].folder.path.parent),
         }
         label = ", ".join([spec.dapo.label, *more])
         means = metrics(self.spec, results)
-        trial = CompleteTrial(entry.pair, entry.number, entry.point, label, tuple(results), means, facts=facts)
+        trial = CompleteTrial(entry.pair, entry.number, entry.point, label, tuple(results), means, details=details)
         return replace(trial, scores=[*trial.trained.runs.values()])
 
     def summary(self, entries: list[CompleteTrial], **counts: Any) -> TrainingSummary:
@@ -290,7 +290,7 @@ class TrainingObjective:
         dapo, reference = plain_dapo.dapo, next((e for e in entries if e.results[0].spec.same == plain_dapo.same), None)
 
         def results() -> list[EvalResult]:
-            places = [TrainingPlace(e.label, Path(e.facts["folder"]), tuple(self.spec.seeds)) for e in entries]
+            places = [TrainingPlace(e.label, Path(e.details["folder"]), tuple(self.spec.seeds)) for e in entries]
             return [result for place in places for result in read_training(place, place.name)]
 
         return TrainingSummary(

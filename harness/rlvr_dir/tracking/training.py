@@ -2,7 +2,7 @@
 
     runs = Training("runs", "DAPO", {"seeds": [0], ...})
     runs.record(0, {"step": 1, "accuracy": 0.3})
-    runs.done(0, facts, records, [Path("runs/train/DAPO/seed-0/log.jsonl")])
+    runs.done(0, outcome, records, [Path("runs/train/DAPO/seed-0/log.jsonl")])
 
 The training does not depend on it. A failure is a warning, and `done`, now or in the next run, logs what is missing.
 """
@@ -59,7 +59,7 @@ class Training:
                 self._log_records(seed, [record])
 
     def done(
-        self, seed: int, facts: Mapping[str, Any], records: Sequence[Mapping[str, Any]], files: Sequence[Path] = ()
+        self, seed: int, outcome: Mapping[str, Any], records: Sequence[Mapping[str, Any]], files: Sequence[Path] = ()
     ) -> None:
         """Log the missing steps of a finished seed, its scores and its files, and end its run."""
         if self._where is None:
@@ -68,9 +68,9 @@ class Training:
             self._log_records(seed, records)
             if seed not in self._runs:  # finished earlier
                 return
-            run, scores = self._runs.pop(seed)[0], facts.get("scores") or {}
+            run, scores = self._runs.pop(seed)[0], outcome.get("scores") or {}
             self._log(run, [(name, value, 0) for name, value in scores_of(scores).items()])
-            self._log(run, [("seconds", facts["seconds"], 0)])
+            self._log(run, [("seconds", outcome["seconds"], 0)])
             if parts := {task: score["limited"] for task, score in scores.items() if score.get("limited")}:
                 self._client.set_tag(run, "problems", "; ".join(f"{task}: {part}" for task, part in parts.items()))
             for file in files:

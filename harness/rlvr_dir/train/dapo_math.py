@@ -52,7 +52,7 @@ def read_rows(path: str | Path) -> Iterator[dict[str, Any]]:
                 try:
                     yield json.loads(line)
                 except ValueError:
-                    raise UserError(f"{path}, line {number} is not JSON") from None
+                    raise UserError(f"is not JSON in line {number}", argument="source", value=str(path)) from None
         return
     import pyarrow
     import pyarrow.parquet

@@ -98,7 +98,7 @@ def _row(data: dict[str, Any], where: str, spec: TrainSpec) -> dict[str, Any]:
         content = rendered(spec.prompt, problem) if spec.prompt else problem + spec.instruction
         prompt = [{"role": "user", "content": content}]
     if not ((prompt and is_text(prompt)) or _is_messages(prompt)):
-        raise UserError(f"{where} has neither problem (text) nor prompt (text or messages)")
+        raise UserError(f"{where} has no question", accepted="problem (text) or prompt (text or messages)")
     text = prompt if isinstance(prompt, str) else "".join(str(turn.get("content", "")) for turn in prompt or ())
     if AFTER.strip() in text and spec.dapo.grader != "math_dapo":
         raise UserError(

@@ -10,7 +10,7 @@ seed-0/chosen/           models that may be the trained one, by step, if that is
 seed-0/checkpoint.json   the step of the trained model, if that is not the last
 seed-0/rl/               the trained model, with its card
 seed-0/pair.json         base and rl, for `rlvr-dir eval`
-seed-0/done.json         facts of the finished seed
+seed-0/done.json         outcome of the finished seed
 summary.md, summary.json over the seeds
 """
 
@@ -115,8 +115,8 @@ class SeedFolder:
         self.rl, self.pair, self.done = path / "rl", path / "pair.json", path / "done.json"
         self.chosen, self.choice = path / "chosen", path / "checkpoint.json"
 
-    def facts(self) -> dict[str, Any] | None:
-        """Read the facts of a finished seed; None before it is finished."""
+    def outcome(self) -> dict[str, Any] | None:
+        """Read `done.json`, the outcome of a finished seed; None before it is finished."""
         return read_checked(self.done, SeedFile) if self.done.is_file() else None
 
     def last_checkpoint(self) -> tuple[int, Path, list[Any]] | None:

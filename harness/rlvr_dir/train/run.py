@@ -124,7 +124,7 @@ def run_training(
                     write_json(folder.base, validated(source.base, source.base, "base", None))
             for seed in spec.seeds:
                 seed_folder = folder.seed(seed)
-                if seed_folder.facts():
+                if seed_folder.outcome():
                     say(f"seed {seed} is done")
                 else:
                     _finish(backend, seed, seed_folder, source.base, validated, say, on_record)
@@ -143,7 +143,7 @@ def _finish(
     say: Say,
     on_record: OnRecord,
 ) -> None:
-    """Train a seed unless it is finished, validate it, and write its pair, its card and its facts."""
+    """Train a seed unless it is finished, validate it, and write its pair, its card and its outcome."""
     spec = backend.spec
 
     def keep(record: dict[str, Any]) -> None:
@@ -166,7 +166,7 @@ def _finish(
     write_json(folder.pair, {"base": base, "rl": folder.rl.name})  # # relative, so the folder can be moved
     steps = [record for record in folder.records() if "validation" not in record]
     weighing = [record["reweighting_seconds"] for record in steps if "reweighting_seconds" in record]
-    facts = {
+    outcome = {
         "base": base,
         "seed": seed,
         "step": folder.step(spec),
@@ -186,7 +186,7 @@ def _finish(
         say(f"warning: seed {seed}: {taught_nothing(len(untaught), len(steps))}")
     if rl_is_base(base, folder.rl):
         say(f"warning: seed {seed}: RL's weights equal base's, so nothing was learned, and nothing can be compared")
-    write_card(folder.rl, facts, folder.records())
+    write_card(folder.rl, outcome, folder.records())
     if not spec.keep_checkpoints:
         shutil.rmtree(folder.checkpoints)
-    write_json(folder.done, facts)
+    write_json(folder.done, outcome)

@@ -1,4 +1,4 @@
-"""Define the files that a training stores and reads again: scores, lines of the log, facts, and the summary."""
+"""Define the files that a training stores and reads again: scores, lines of the log, outcomes, and the summary."""
 
 from typing import Annotated, Any
 
@@ -83,7 +83,7 @@ class LogLine(Stored, frozen=True):
 
 
 class SeedFile(Stored, frozen=True):
-    """Define `done.json`: the facts of a finished seed."""
+    """Define `done.json`: the outcome of a finished seed."""
 
     scores: Scores
     accuracy: Annotated[tuple[Logged, ...], Field(min_length=1)]
@@ -136,8 +136,8 @@ class SeedSummary(Stored, frozen=True):
 
 
 class MetricSummary(Stored, frozen=True):
-    """Summarise a metric of one benchmark: the base's, the mean over seeds, and the facts (`stats.Comparison.facts`) of
-    the gain, and of the difference from another training if there is one."""
+    """Summarise a metric of one benchmark: the base's, the mean over seeds, and the comparison
+    (`stats.Comparison.to_dict`) of the gain, and of the difference from another training if there is one."""
 
     base: Number
     mean: Number
@@ -168,4 +168,4 @@ class SummaryFile(Stored, frozen=True):
     @property
     def untaught(self) -> list[str]:
         """Return the seeds of which no step kept a group of responses, so the model equals the base."""
-        return [seed for seed, facts in self.seeds.items() if facts.dropped and not facts.kept]
+        return [number for number, seed in self.seeds.items() if seed.dropped and not seed.kept]

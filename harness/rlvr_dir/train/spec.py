@@ -359,7 +359,7 @@ def load_train(data: Mapping[str, Any], dapo: Mapping[str, Any] | None = None) -
             together.
     """
     if not isinstance(data, Mapping):
-        raise UserError("The training is not a mapping of keys to values")
+        raise UserError("The training is not a mapping", accepted="keys with values")
     data = with_preset(data)
     fields: dict[str, Any] = {name: value for name, value in data.items() if value is not None}
     settings = fields.get("dapo") or {}

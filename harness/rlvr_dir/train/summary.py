@@ -15,7 +15,7 @@ from rlvr_dir.errors import DamagedError, UserError
 from rlvr_dir.files import write_file
 from rlvr_dir.markdown import markdown_table
 from rlvr_dir.policy.reweighting import PLAIN
-from rlvr_dir.stats import RunScores, TrainingScores, common_families, family, pass_at_k_per_problem, samples_of
+from rlvr_dir.stats import RunScores, TrainingScores, common_families, corrected, pass_at_k_per_problem, samples_of
 from rlvr_dir.stats.estimate import Estimate, p_value
 from rlvr_dir.train.folder import TrainingFolder, write_json
 from rlvr_dir.train.schemas import MetricSummary, OtherTraining, ScoreFile, SummaryFile
@@ -28,14 +28,14 @@ def write_summary(folder: TrainingFolder, spec: TrainSpec, against: Path | None 
     Raises:
         UserError: `against` is not a finished training, or cannot be compared with this one.
     """
-    finished = {seed: facts for seed in spec.seeds if (facts := folder.seed(seed).facts())}
+    finished = {seed: outcome for seed in spec.seeds if (outcome := folder.seed(seed).outcome())}
     summary = SummaryFile.from_plain(
         {
             "name": folder.path.resolve().name,
             "label": spec.dapo.label,
             "training": plain(spec),
             "base": folder.base_scores,
-            "seeds": {str(seed): _of_seed(folder, seed, facts) for seed, facts in finished.items()},
+            "seeds": {str(seed): _of_seed(folder, seed, outcome) for seed, outcome in finished.items()},
         },
         folder.path,
     )
@@ -54,26 +54,26 @@ def _check_scored(summary: SummaryFile, where: Path, tasks: Iterable[str]) -> No
     Raises:
         DamagedError: A score is missing; the error names the file, the seed and the benchmark.
     """
-    for seed, facts in summary.seeds.items():
-        for task in tasks if facts.scores else ():
-            if task not in facts.scores:
+    for seed, summarised in summary.seeds.items():
+        for task in tasks if summarised.scores else ():
+            if task not in summarised.scores:
                 raise DamagedError(f"{where}: seed {seed} has no scores of {task}, which the base has")
 
 
-def _of_seed(folder: TrainingFolder, seed: int, facts: dict[str, Any]) -> dict[str, Any]:
+def _of_seed(folder: TrainingFolder, seed: int, outcome: dict[str, Any]) -> dict[str, Any]:
     steps = [record for record in folder.seed(seed).records() if "validation" not in record]
     if not steps:
         raise DamagedError(f"{folder.seed(seed).log} has no step, although seed {seed} is marked as finished")
     learned = [record for record in steps if record["weight"] is not None]
-    weighing = facts.get("reweighting_seconds")  # # None if the backend does not measure it
+    weighing = outcome.get("reweighting_seconds")  # # None if the backend does not measure it
 
     def mean(values: list[float]) -> float | None:
         return float(np.mean(values)) if values else None
 
     return {
-        "scores": facts["scores"],
-        "accuracy": [facts["accuracy"][0], facts["accuracy"][-1]],
-        "length": [facts["length"][0], facts["length"][-1]],
+        "scores": outcome["scores"],
+        "accuracy": [outcome["accuracy"][0], outcome["accuracy"][-1]],
+        "length": [outcome["length"][0], outcome["length"][-1]],
         "entropy": [steps[0]["entropy"], steps[-1]["entropy"]],
         "clip_fraction": mean([value for record in learned if (value := record["clip_fraction"]) is not None]),
         "weight": mean([record["weight"] for record in learned]),
@@ -85,8 +85,8 @@ def _of_seed(folder: TrainingFolder, seed: int, facts: dict[str, Any]) -> dict[s
         ),
         "kept": sum(record["groups"]["kept"] for record in steps),
         "dropped": sum(record["groups"]["dropped"] for record in steps),
-        "seconds": facts["seconds"],
-        "reweighting_share": None if weighing is None else weighing / (facts["seconds"] or float("inf")),
+        "seconds": outcome["seconds"],
+        "reweighting_share": None if weighing is None else weighing / (outcome["seconds"] or float("inf")),
     }
 
 
@@ -147,14 +147,14 @@ def _benchmarks(summary: SummaryFile, other: SummaryFile | None) -> dict[str, di
     if other:
         families["against"] = [trained[metric].only([task]).beside(reference[metric]) for task, metric in order]
     for name, pairs in families.items():
-        for key, row in zip(order, family(pair for (pair,) in pairs), strict=True):
-            rows[key][name] = {**row.facts(), "seeds": list(others if name == "against" else seeds)}
+        for key, row in zip(order, corrected(pair for (pair,) in pairs), strict=True):
+            rows[key][name] = {**row.to_dict(), "seeds": list(others if name == "against" else seeds)}
     return {task: {metric: MetricSummary(**rows[task, metric]) for metric in METRICS if seeds} for task in summary.base}
 
 
 def _scores(summary: SummaryFile) -> dict[Hashable, Mapping[str, ScoreFile]]:
     """Return the validations of a training by seed; empty if there were none."""
-    return {seed: facts.scores for seed, facts in summary.seeds.items() if facts.scores}
+    return {seed: row.scores for seed, row in summary.seeds.items() if row.scores}
 
 
 METRICS = {"avg": "avg", "pass": "pass_k"}  # # a validation's metrics, and their names in files
@@ -230,16 +230,16 @@ def text(summary: SummaryFile) -> str:
             lines += [f"Each seed's checkpoint was chosen by these very scores, {chosen}: they are too high there.", ""]
     head = ["seed", "accuracy", "tokens", "entropy", "clipped", "weight", "gradient mass at π < 0.3", "groups", "s"]
     rows = []
-    for seed, facts in seeds.items():
-        firsts_and_lasts = ((facts.accuracy, ".3f"), (facts.length, ".1f"), (facts.entropy, ".3f"))
+    for seed, of_seed in seeds.items():
+        firsts_and_lasts = ((of_seed.accuracy, ".3f"), (of_seed.length, ".1f"), (of_seed.entropy, ".3f"))
         cells = [seed, *(" → ".join(_number(value, form) for value in pair) for pair, form in firsts_and_lasts)]
-        cells += [_number(facts.clip_fraction, ".2%"), _number(facts.weight, ".3f")]
-        cells += [f"{_number(facts.gradient_share, '.0%')} ({_number(facts.token_share, '.0%')} of tokens)"]
-        rows.append([*cells, f"{facts.kept} kept, {facts.dropped} dropped", f"{facts.seconds:.0f}"])
+        cells += [_number(of_seed.clip_fraction, ".2%"), _number(of_seed.weight, ".3f")]
+        cells += [f"{_number(of_seed.gradient_share, '.0%')} ({_number(of_seed.token_share, '.0%')} of tokens)"]
+        rows.append([*cells, f"{of_seed.kept} kept, {of_seed.dropped} dropped", f"{of_seed.seconds:.0f}"])
     lines += [markdown_table(head, rows)]
     for seed in summary.untaught:
         lines += ["", f"Seed {seed}: {taught_nothing(steps := training['dapo']['steps'], steps)}."]
-    token_shares = [facts.reweighting_share for facts in seeds.values() if facts.reweighting_share is not None]
+    token_shares = [row.reweighting_share for row in seeds.values() if row.reweighting_share is not None]
     thrown = training["backend"] == "verl" and training["dapo"]["dynamic_sampling"]
     which = " that were learned from" if thrown else ""  # # verl counts no others; mixed groups are half right
     lines += ["", f"Accuracy, tokens and entropy: of the rollouts of the first and of the last step{which}."]
@@ -256,9 +256,9 @@ def _metric_rows(summary: SummaryFile) -> Iterator[list[str]]:
             k = base.samples if metric == "avg" else max(1, base.samples // 2)
             cells = [f"{task} ({problems})", f"{metric.capitalize()}@{k}", Estimate(row.base).text(1)]
             cells += [Estimate(row.mean, row.low, row.high).text(1)]
-            for facts in (row.gain, row.against):
-                if facts is not None:
-                    difference, p = Estimate(facts["mean"], facts["low"], facts["high"]), facts["holm_p"]
+            for compared in (row.gain, row.against):
+                if compared is not None:
+                    difference, p = Estimate(compared["mean"], compared["low"], compared["high"]), compared["holm_p"]
                     cells += [difference.text(1, sign=True), "" if p is None else p_value(p)]
             yield cells
 

@@ -82,7 +82,7 @@ def test_a_training_from_arguments_to_summary(standin, tmp_path):
     assert done == [(3, "seed-3"), (4, "seed-4")]
     assert json.loads((folder.rl / "config.json").read_text()) == {"step": STEPS}
     assert json.loads(folder.pair.read_text()) == {"base": "base/model", "rl": "rl"}
-    assert folder.facts()["versions"]["verl"] == VERSIONS["verl"]
+    assert folder.outcome()["versions"]["verl"] == VERSIONS["verl"]
     arguments = (folder.path / "verl/overrides.txt").read_text().splitlines()
     variables = "+ray_kwargs.ray_init.runtime_env.env_vars"  # of every process: our plugin, and where verl logs
     assert f"{variables}.VERL_USE_EXTERNAL_MODULES='rlvr_dir.train.verl.plugin,rlvr_dir.train.verl.hook'" in arguments

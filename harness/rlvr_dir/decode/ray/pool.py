@@ -185,7 +185,8 @@ class RayEngines(Engine):
         except ray.exceptions.RayTaskError as error:  # the engine's own error, not Ray's
             self._stop_worker(member)
             if isinstance(error.cause, UserError):
-                raise UserError(f"worker {member.number}, {error.cause}") from None
+                cause = error.cause
+                raise UserError(f"worker {member.number}, {cause}", argument=cause.argument) from None
             raise
         except ray.exceptions.RayError as error:
             self._on_lost(member, error, unfinished)

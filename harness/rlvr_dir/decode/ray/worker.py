@@ -33,7 +33,7 @@ class Worker:
             self._engine = self._make()
             self._engine.start()
         except UserError as error:
-            raise UserError(f"{self._place}: {error}") from None
+            raise UserError(f"{self._place}: {error}", argument=error.argument) from None
         return socket.gethostname(), os.getpid(), self._engine.info()
 
     def decode(self, take: "Take") -> Iterator[Rollout]:
@@ -50,7 +50,7 @@ class Worker:
         except EngineLost:
             os._exit(1)  # the parent starts another worker instead
         except UserError as error:
-            raise UserError(f"{self._place}: {error}") from None
+            raise UserError(f"{self._place}: {error}", argument=error.argument) from None
 
 
 Take: TypeAlias = Callable[[int], Request | None]

@@ -17,12 +17,12 @@ SCORED_TOKENS = 8192  # the largest number of tokens in a scoring step
 DEFAULT_GRAPHS = 512  # rows of the largest CUDA graph that vLLM captures by default
 
 _REFUSED_ARGS = {
-    "speculative_config": "drafts would be verified by one model only",
-    "pipeline_parallel_size": "the two submodels are not cut into stages",
-    "enable_lora": "an adapter would apply to one submodel only (RL as an adapter of base is given as rl)",
+    "speculative_config": "only one of the models would verify the drafts",
+    "pipeline_parallel_size": "the two submodels cannot be split into stages",
+    "enable_lora": "an adapter would apply to one submodel only (pass an adapter of base as `rl` instead)",
     "logits_processors": "the pair's own processor decides each token",
     "logprobs_mode": "the log-probability channel carries the facts of each token",
-    "hf_overrides": "they name the pair model",
+    "hf_overrides": "the pair model is defined there",
     "quantization": "quantised weights have not been tested with a pair",
     "quantization_config": "quantised weights have not been tested with a pair",
 }
@@ -43,12 +43,20 @@ def refuse(spec: EngineSpec) -> None:
     """
     if spec.pipeline_parallel_size != 1:
         raise UserError(
-            f"pipeline_parallel_size={spec.pipeline_parallel_size} is not allowed with a pair: "
-            f"{_REFUSED_ARGS['pipeline_parallel_size']}; accepted: 1 (use tensor_parallel_size)"
+            f"is not allowed with a pair, because {_REFUSED_ARGS['pipeline_parallel_size']}",
+            argument="pipeline_parallel_size",
+            value=spec.pipeline_parallel_size,
+            accepted="1",
+            hint="Use `tensor_parallel_size` instead.",
         )
     for name, why in _REFUSED_ARGS.items():
         if name in spec.vllm_args:
-            raise UserError(f"vllm_args: {name} is not allowed with a pair: {why}")
+            raise UserError(
+                f"is not allowed with a pair, because {why}",
+                argument=f"vllm_args {name}",
+                value=spec.vllm_args[name],
+                hint="Remove it from `vllm_args`.",
+            )
 
 
 def telling_args(spec: EngineSpec) -> dict[str, Any]:
@@ -107,7 +115,13 @@ def llm_arguments(engine: TestedPair, *, eager: bool, head_dtype: str) -> dict[s
         arguments["max_cudagraph_capture_size"] = -(-spec.max_num_seqs // 16) * 16
     for name in spec.vllm_args:
         if name in arguments and name not in ("disable_log_stats", "use_tqdm_on_load"):
-            raise UserError(f"vllm_args: {name} is refused there; it is set by the pair or by the setting of its own")
+            own = name in EngineSpec.model_fields
+            raise UserError(
+                f"is not allowed, because {'it has its own setting' if own else 'the pair sets it'}",
+                argument=f"vllm_args {name}",
+                value=spec.vllm_args[name],
+                hint=f"Use `{name}` outside `vllm_args`." if own else "Remove it from `vllm_args`.",
+            )
     arguments |= spec.vllm_args
     widths = {config.get_text_config().hidden_size for config in engine.checkpoints.configs.values()}
     if spec.tensor_parallel_size > 1 and len(widths) > 1:

@@ -26,16 +26,16 @@ def refuse() -> None:
     """
     from vllm.platforms import current_platform
 
-    accepted = "accepted: an NVIDIA GPU of compute capability 8.0 or newer, or leave it out"
+    why = "vLLM has no batch-invariant kernels"
+    accepted = "True only on an NVIDIA GPU of compute capability 8.0 or newer"
     if not current_platform.is_cuda():
         kind = "a CPU" if current_platform.is_cpu() else f"{current_platform.device_name!r}"
-        raise UserError(
-            f"deterministic=True is refused on {kind}: vLLM has no batch-invariant kernels here; {accepted}"
-        )
+        raise UserError(f"is not supported on {kind}: {why}", argument="deterministic", value=True, accepted=accepted)
     if not current_platform.has_device_capability(CAPABILITY):
         capability = current_platform.get_device_capability()
         version = capability.as_version_str() if capability else "unknown"
-        raise UserError(f"deterministic=True is refused on compute capability {version}; {accepted}")
+        problem = f"is not supported on compute capability {version}: {why}"
+        raise UserError(problem, argument="deterministic", value=True, accepted=accepted)
 
 
 def switch(on: bool) -> None:
@@ -49,8 +49,10 @@ def switch(on: bool) -> None:
     invariant = getattr(sys.modules.get(_LATE), "is_batch_invariant", None)
     if not vllm.envs.VLLM_ENABLE_V1_MULTIPROCESSING and invariant is (not on) and (on or _set_here):
         raise UserError(
-            f"deterministic={on} is refused: vLLM's other kernels are loaded in this process already; accepted: a new "
-            "process, or VLLM_ENABLE_V1_MULTIPROCESSING=1"
+            f"needs a new process, because vLLM's kernels for deterministic={not on} are already loaded",
+            argument="deterministic",
+            value=on,
+            hint="Start a new process, or set VLLM_ENABLE_V1_MULTIPROCESSING=1.",
         )
     if not on:
         while _set_here:

@@ -97,7 +97,10 @@ class VllmPair(TestedPair):
             self._log = prepare(self.spec)
         if _open_here and in_process():
             raise UserError(
-                "backend='vllm': another vLLM engine is open in this process, which can hold one; close it first"
+                "allows only one engine in this process, and another vLLM engine is open",
+                argument="backend",
+                value="vllm",
+                hint="Close the other engine first.",
             )
         if on_cpu() and not in_process() and self.spec.tensor_parallel_size == 1:
             arguments.setdefault("distributed_executor_backend", ALONE)
@@ -293,7 +296,7 @@ class VllmPair(TestedPair):
             yield
         except GateError as error:  # raised by a core in this process
             self._lost = True
-            raise UserError(f"{error}; responses that were finished before stand") from None
+            raise UserError(error, hint="Responses that were finished before are not affected.") from None
         except EngineDeadError as error:
             self._lost = True
             raise lost(error, self._log, self.arguments()) from None
@@ -398,8 +401,9 @@ class VllmPair(TestedPair):
         """
         if not self._llm.reset_prefix_cache():
             raise UserError(
-                "vLLM has not emptied its prefix cache, of which a request still uses a part: prompts would not be "
-                "computed again; accepted: no other request meanwhile (at the start self_test=False does without)"
+                "vLLM cannot empty its prefix cache, because a request still uses it. Prompts would not be recomputed",
+                accepted="no other request at the same time",
+                hint="When the engine starts, `self_test=False` avoids this step.",
             )
 
     def ask_worker(self, method: str, *args: Any) -> Any:
@@ -423,7 +427,7 @@ class VllmPair(TestedPair):
 
         device = "cpu" if on_cpu() else "cuda"
         path = decision_path(device)
-        return self.facts(
+        return self.common_info(
             backend="vllm",
             vllm=vllm.__version__,
             device=device,

@@ -56,7 +56,7 @@ def load_whole(
 
     loaded = AutoWeightsLoader(model).load_weights(without_tied_heads())
     for role, weight in heads.items():
-        _settle_head(getattr(model, role), weight, f"{role}={checkpoints[role]!r}")
+        _settle_head(getattr(model, role), weight, role, checkpoints[role])
         loaded.add(f"{role}.{HEAD}")
     for name, parameter in model.named_parameters():
         if parameter.is_floating_point():  # a sum keeps NaN and infinity, and needs no memory
@@ -66,8 +66,10 @@ def load_whole(
         if missing:
             role, inner = name.split(".", 1)
             raise UserError(
-                f"{role}={checkpoints[role]!r}: its files lack {inner}, or a part of it, or hold NaN or infinity; "
-                "accepted: a checkpoint with every weight of its model"
+                f"has no complete {inner}: its files do not contain all of it, or contain NaN or infinity",
+                argument=role,
+                value=checkpoints[role],
+                accepted="a checkpoint with every weight of its model",
             )
     return loaded
 
@@ -84,7 +86,7 @@ def _embeddings(submodel: nn.Module) -> list[nn.Module]:
     ]
 
 
-def _settle_head(submodel: nn.Module, weight: torch.Tensor, where: str) -> None:
+def _settle_head(submodel: nn.Module, weight: torch.Tensor, role: str, checkpoint: str) -> None:
     """Load a head for a tied submodel. Drop it if it equals the embeddings; otherwise make it the submodel's head."""
     head: Any = submodel.lm_head
     own = nn.Parameter(torch.empty_like(head.weight), requires_grad=False)
@@ -94,7 +96,10 @@ def _settle_head(submodel: nn.Module, weight: torch.Tensor, where: str) -> None:
         return
     if not isinstance(head, ParallelLMHead):  # in older vLLM the head of a tied model is its embedding layer
         raise UserError(
-            f"{where}: its config.json ties lm_head to the input embeddings and its files hold another lm_head.weight, "
-            "which this version of vLLM cannot load; accepted: tie_word_embeddings=false in its config.json"
+            "has its own lm_head.weight, but its config.json ties lm_head to the input embeddings. "
+            "This version of vLLM cannot load such a checkpoint",
+            argument=role,
+            value=checkpoint,
+            accepted="tie_word_embeddings=false in its config.json",
         )
     head.weight = own

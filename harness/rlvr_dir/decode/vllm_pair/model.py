@@ -50,21 +50,21 @@ class RLVRPairForCausalLM(nn.Module):
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         super().__init__()
-        self.facts = vllm_config.model_config.hf_config.rlvr
-        self.shared: int = self.facts["shared"]
-        self.combination = combination_of(self.facts["models"], self.facts["vocab"], self.shared)
+        self.pair_config = vllm_config.model_config.hf_config.rlvr
+        self.shared: int = self.pair_config["shared"]
+        self.combination = combination_of(self.pair_config["models"], self.pair_config["vocab"], self.shared)
         self.checkpoints: dict[str, str] = {}  # by role: where its weights are loaded from
         self.secondary_weights: list[DefaultModelLoader.Source] = []
         self.widths: dict[str, int] = {}  # by role: its hidden size
-        for role in self.facts["models"]:
+        for role in self.pair_config["models"]:
             self.build(role, vllm_config, maybe_prefix(prefix, role))
-        if self.shared < self.facts["vocab"]:
+        if self.shared < self.pair_config["vocab"]:
             tokens = vllm_config.scheduler_config.max_num_batched_tokens
             self.base_ids = torch.zeros(tokens, dtype=torch.long)  # on vLLM's default device, like its models
         self.logits: dict[str, torch.Tensor | None] = {}  # of the other roles in this step: same rows, same stream
         self.watched: list[tuple[int, int]] | None = None  # for each step: rows, and rows with two equal halves
         self._rehearsed = False
-        self.scores: bool = self.facts.get("scores", False)
+        self.scores: bool = self.pair_config.get("scores", False)
         self.scoring: Scoring | None = None
         vllm_config.compilation_config.static_forward_context[CONTEXT_KEY] = self
 
@@ -73,7 +73,7 @@ class RLVRPairForCausalLM(nn.Module):
 
         The weights of the first submodel come from the checkpoint on which vLLM was opened.
         """
-        model, first = self.facts["models"][role], not self.widths
+        model, first = self.pair_config["models"][role], not self.widths
         place, revision = model["place"], model["revision"]
         config = vllm_config.model_config.hf_config if first else own_config(vllm_config, model)
         setattr(self, role, submodel(vllm_config, prefix, model["tied"], None if first else config, rlvr_role=role))
@@ -120,10 +120,10 @@ class RLVRPairForCausalLM(nn.Module):
         Base reads a stand-in for each token that it does not have. The tensor keeps its address, because a CUDA graph
         of base reads its input where it was captured.
         """
-        if role != "base" or self.shared == self.facts["vocab"] or input_ids is None:
+        if role != "base" or self.shared == self.pair_config["vocab"] or input_ids is None:
             return input_ids
         ids = self.base_ids[: input_ids.shape[0]]
-        ids.copy_(input_ids.where(input_ids < self.shared, self.facts["stand_in"]))
+        ids.copy_(input_ids.where(input_ids < self.shared, self.pair_config["stand_in"]))
         return ids
 
     def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
@@ -160,7 +160,7 @@ class RLVRPairForCausalLM(nn.Module):
 
         It computes ROWS of them at a time, because the logits of a whole text may not fit into memory.
         """
-        vocab, out = self.facts["vocab"], None
+        vocab, out = self.pair_config["vocab"], None
         following = hidden_states[:, sum(self.widths.values()) :].contiguous().view(torch.int32)[:, 0]
         tokens = following.long().clamp(0, vocab - 1)  # the last row of a step has none
         for at in range(0, len(hidden_states), ROWS):

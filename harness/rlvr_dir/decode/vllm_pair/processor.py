@@ -143,10 +143,10 @@ class PairProcessor(*_INTERFACES):
         traced: torch.Tensor,
         alike: Sequence[tuple[int, torch.Tensor]],
         tokens: torch.Tensor,
-        facts: torch.Tensor,
+        traces: torch.Tensor,
     ) -> None:
         """Write the statistics of traced rows beside their forced tokens, as many as each row requested."""
         for top, rows in alike:
             at, width = traced[rows], columns(top)
             beside = channel.slots(tokens[at], channel.PROPOSAL + width)[:, channel.PROPOSAL :]
-            logits[at[:, None], beside] = channel.encode_trace(facts[rows, :width]).to(logits.dtype)
+            logits[at[:, None], beside] = channel.encode_trace(traces[rows, :width]).to(logits.dtype)

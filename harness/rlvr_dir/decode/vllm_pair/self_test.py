@@ -46,8 +46,8 @@ STRANGERS = 5.0  # nats: the mean KL, in either direction, between a language mo
 SAMPLED = 64  # how many of the tensors that differ between two checkpoints are checked
 HEAD = "lm_head.weight"
 _ADVICE = (
-    "vLLM's compile cache may hold another model's code: clear it, or try enforce_eager=True; self_test=False runs all "
-    "the same, at your own risk"
+    "vLLM's compile cache may contain the code of another model. Clear it, or try `enforce_eager=True`. "
+    "`self_test=False` skips this check, at your own risk."
 )
 FACTS = {"base": ("logp_base", "entropy_base"), "rl": ("logp_rl", "entropy_rl")}
 
@@ -80,7 +80,7 @@ def self_test(engine: TestedPair, full: bool = False) -> str:
         joined = _watch(engine, "in steps that admit requests", distinct, _joined, texts)
         at_once = _watch(engine, "where all is read at once", distinct, _at_once, texts)
     except BrokenLogits as error:
-        raise UserError(f"self-test: {error}") from None
+        raise UserError(f"self-test: {error}", argument="self_test") from None
     _check_each(engine, texts, distinct)
     _compare_routes(engine, texts, joined, "in steps that admit requests")
     _compare_routes(engine, texts, at_once, "where all is read at once")
@@ -108,9 +108,9 @@ def _watch(
     done = list(decode(engine, *args))
     rows, same = engine.ask_worker("rlvr_watched")
     if 2 * same > rows:
-        raise UserError(
-            f"self-test: both submodels have the same hidden states {route} ({same} of {rows} rows), although their "
-            f"weights differ; one has run in the other's place or memory; {_ADVICE}"
+        raise _failed(
+            f"both submodels have the same hidden states {route} ({same} of {rows} rows), although their weights "
+            "differ. One has run in the other's place or memory"
         )
     return done
 
@@ -247,7 +247,11 @@ def _judge(engine: TestedPair, errors: dict[str, np.ndarray], apart: np.ndarray,
 
 
 def _wrong(role: str, fault: str) -> UserError:
-    return UserError(f"self-test: the {role} submodel's log-probabilities {fault}; {_ADVICE}")
+    return _failed(f"the {role} submodel's log-probabilities {fault}")
+
+
+def _failed(fault: str) -> UserError:
+    return UserError(f"self-test: {fault}", argument="self_test", hint=_ADVICE)
 
 
 def _roles(engine: TestedPair) -> tuple[str, ...]:
@@ -305,7 +309,7 @@ def _distinct(engine: TestedPair) -> bool:
     for name, own in numbers.items():
         for role, other in permutations(files, 2):
             if own[role] != own[other] and in_worker.get(f"{role}.{name}") == own[other]:
-                raise UserError(f"self-test: the {role} submodel holds {other}'s {name} and not its own; {_ADVICE}")
+                raise _failed(f"the {role} submodel holds {other}'s {name} and not its own")
     return bool(numbers.keys() - {HEAD})
 
 

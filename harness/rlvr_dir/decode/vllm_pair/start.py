@@ -94,8 +94,8 @@ def prepare(spec: EngineSpec) -> Log | None:
         if "torchvision::nms" not in str(error):
             raise
         raise UserError(
-            "vLLM cannot be imported beside a torchvision built for another torch; "
-            "run: pip uninstall torchvision torchaudio torchcodec"
+            "vLLM cannot be imported, because the installed torchvision was built for another version of torch",
+            hint="Run `pip uninstall torchvision torchaudio torchcodec`.",
         ) from None
     if on_cpu():
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
@@ -146,16 +146,16 @@ def start_vllm(make: Callable[..., Any], arguments: dict[str, Any], log: Log | N
         return llm
     except Exception as error:
         if isinstance(error, UserError):
-            sentence = str(error)
+            failure = error.with_hint("")  # a copy without the traceback
         elif isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
-            sentence = f"vllm_args: {error}"
+            failure = UserError(f"vLLM does not accept an argument ({error})", argument="vllm_args")
         else:
             cause = explain(cause_of(error, log.text() if log else ""), arguments)
             path = (log or Log()).keep(traceback.format_exc())
-            sentence = f"vLLM does not start: {cause}; all that it said is in {path}"
+            failure = UserError(f"vLLM does not start: {cause}", hint=f"Its whole output is in {path}")
     if in_process():  # here, where `error` no longer references a partial engine
         clean_up()
-    raise UserError(sentence)
+    raise failure
 
 
 def _end_waits(client: Any) -> None:

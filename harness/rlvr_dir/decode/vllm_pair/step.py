@@ -13,7 +13,7 @@ import torch
 
 from rlvr_dir.decode.plan import DELTA_LIMIT
 from rlvr_dir.decode.vllm_pair import channel
-from rlvr_dir.errors import UserError
+from rlvr_dir.errors import unknown
 from rlvr_dir.policy.algorithm import Decision, decide
 from rlvr_dir.policy.combine import Combination
 from rlvr_dir.policy.fused import AT_ONCE, decide_fused, fused_available
@@ -37,7 +37,7 @@ def decision_path(device_type: str) -> str:
     """
     wanted = os.environ.get(VARIABLE, "auto")
     if wanted not in ("auto", *PATHS):
-        raise UserError(f"{VARIABLE}={wanted!r} is not known; accepted: auto, {', '.join(PATHS)}")
+        raise unknown(VARIABLE, wanted, ("auto", *PATHS))
     path = wanted if wanted != "auto" else "triton" if fused_available(device_type) else "torch"
     slow = path == "torch" and wanted == "auto" and device_type == "cuda"
     log.log(
