@@ -220,8 +220,9 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		sed 's|$(CURDIR)/\(.venv/bin/\)*||g' $$file > reports/smol/results/sharp/$${file##*/} || exit; done
 	$(BIN)/rlvr-dir report reports/smol/results/sharp --title "SmolLM2-135M-Instruct beside a sharpened copy" \
 		--out reports/smol/sharp
-	$(BIN)/python -m examples.stage pairs --flagged 0.1 --out $(SMOL)/many $(foreach sweep,decision cells,$(foreach kind,\
-		step sharp,$(foreach seed,$(MANY_SEEDS),"$(KIND_$(kind))=$(SMOL)/sweeps/many_$(sweep)_$(kind)_$(seed)")))
+	$(BIN)/python -m examples.stage pairs --one-pair --flagged 0.1 --out $(SMOL)/many $(foreach sweep,decision cells,\
+		$(foreach seed,$(MANY_SEEDS),"$(KIND_step)=$(SMOL)/sweeps/many_$(sweep)_step_$(seed)") \
+		"$(KIND_sharp)=$(SMOL)/sweeps/many_$(sweep)_sharp")
 	$(BIN)/python -m examples.stage report --analysis $(SMOL)/many --out reports/smol/many \
 		--title "SmolLM2 on other sentences: a step of RL beside a sharpened copy that gains as much"
 	mkdir -p reports/smol/many/training && cp $(SMOL)/many/problems.csv reports/smol/many/

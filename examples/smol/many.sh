@@ -18,17 +18,13 @@ alone() {  # NAME MODEL: the accuracy by which the step is chosen, on other sums
 }
 
 decode() {  # NAME MODEL
-    mkdir -p "$out/pairs/$1/$seed"
-    ln -sfn "$(realpath "$out/base")" "$out/pairs/$1/$seed/base"
-    ln -sfn "$(realpath "$2")" "$out/pairs/$1/$seed/rl"
     for sweep in decision cells; do
         deciders=()
         [[ $sweep == cells ]] && deciders=(--set "parameters.decode.decider.values=[base,rl]")
-        [[ -f $out/sweeps/many_${sweep}_$1_$seed/summary.json ]] || rlvr-dir sweep run "examples/smol/$sweep.yaml" \
-            --no-track --out "$out" --set "name=many_${sweep}_$1_$seed" --set "tasks=[$out/data/many_medium.jsonl]" \
+        [[ -f $out/sweeps/many_${sweep}_$1/summary.json ]] || rlvr-dir sweep run "examples/smol/$sweep.yaml" \
+            --no-track --out "$out" --set "name=many_${sweep}_$1" --set "tasks=[$out/data/many_medium.jsonl]" \
             --set sampling.samples=2 --set metric.name=avg_at_2 --set "parameters.decode.tau.ratio=[0.04]" \
-            "${deciders[@]}" \
-            --set "pair=SmolLM2-135M-$seed=$out/pairs/$1/$seed"
+            "${deciders[@]}" --set "pair={base: $out/base, rl: $2}"
     done
 }
 
@@ -39,5 +35,5 @@ for step in 1 2 3; do alone "step-$step-$seed" "$(model $step)"; done
 nearest=$(python -m examples.stage nearest --skip 0 --to "$out/gains/sharp" "$out/gains"/step-{1,2,3}-"$seed")
 step=${nearest##*/step-} step=${step%-*}
 echo "seed $seed: step $step gains as much as the copy"
-decode sharp "$out/sharp"
-decode step "$(model "$step")"
+decode sharp "$out/sharp"  # the same for every seed
+decode "step_$seed" "$(model "$step")"

@@ -48,6 +48,10 @@ CELLS = {
 }  # fmt: skip
 NEAR = 0.05  # the share of flagged tokens
 OVER = "Intervals are 95 %, over problems and pairs; p by Holm's method over a kind's column."
+MIXED = (
+    "Intervals are 95 %, over problems and pairs (of a kind with one pair, over problems alone); p by Holm's method "
+    "over a kind's column."
+)
 ALONE = "Each kind has a single pair. Intervals are 95 %, over problems alone; p by Holm's method over a kind's column."
 
 
@@ -64,7 +68,8 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
         )
     if found.tables["placebos"]:
         text += " Pairs of the other kinds have the same bases, and the last tables compare them with the first kind."
-    intervals = ALONE if max(context["pairs"].values()) == 1 else OVER
+    fewest, most = min(context["pairs"].values()), max(context["pairs"].values())
+    intervals = OVER if fewest > 1 else MIXED if most > 1 else ALONE
     first = visible(str(context["first"]), 40)
     over = f"{intervals} Tokens: the share that is flagged in {first} pairs, or changed (met by straight lines)."
     passing = f"Pass@{context['samples']}"

@@ -167,8 +167,8 @@ class Kind:
         """Combine the results of each pair; see `pair_statistics` for errors."""
         several: dict[tuple[str, str], OnePair] = defaultdict(OnePair)
         bases: dict[tuple[str, str], str] = {}
-        families = []
-        for result in results:
+        families, every = [], [*results]
+        for result in every:
             families.append(result.families)
             several[result.pair].add(result)
             bases[result.pair] = result.weights.get("base", result.pair[0])
@@ -176,6 +176,7 @@ class Kind:
             bases = {pair: "/".join(pair) for pair in bases}
         self.name = name
         self.families = common_families(families)
+        self.bases = {result.weights.get("base", result.pair[0]) for result in every}
         self.pairs = {bases[pair]: several[pair] for pair in sorted(several, key=lambda pair: bases[pair])}
         if len(self.pairs) < least:
             raise UserError(
@@ -193,6 +194,14 @@ class Kind:
         """Return this kind with one answer per problem: whether any sample is right."""
         kind = copy(self)
         kind.pairs = {base: pair.passed() for base, pair in self.pairs.items()}
+        return kind
+
+    def once_for_each_of(self, first: "Kind") -> "Kind":
+        """Return this kind with its only model beside each RL model of `first`, if all have the same base."""
+        if len(self.pairs) > 1 or len(first.pairs) == 1 or not (self.bases == first.bases and len(self.bases) == 1):
+            return self
+        kind = copy(self)
+        kind.pairs = dict.fromkeys(first.pairs, *self.pairs.values())
         return kind
 
     def level(self, mode: str) -> RunScores:
@@ -434,6 +443,7 @@ def _counts(right: np.ndarray) -> str:
 
 def _beside(first: Kind, kind: Kind) -> list[Asked]:
     """Compare the first kind's points with those of a kind with the same bases, for criteria with as many points."""
+    kind = kind.once_for_each_of(first)
     if not kind.pairs.keys() <= first.pairs.keys():
         return []
     counts, others = (Counter(criterion for criterion, _ in one.points) for one in (first, kind))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from examples.stage.chapter import ALONE, CELLS, TITLES, pairs_chapter
+from examples.stage.chapter import ALONE, CELLS, MIXED, TITLES, pairs_chapter
 from examples.stage.kinds import GAIN, INTERACTION, PATH, STEPS, OnePair, nearest_of, pair_statistics
 from rlvr_dir.analysis.result import Analysis
 from rlvr_dir.config import Decoding
@@ -162,6 +162,22 @@ def test_a_single_pair_has_intervals_over_problems_alone(kinds):
         (expected.mean, expected.low, expected.high)
     )
     assert any(note.startswith(ALONE) for section in pairs_chapter(found).sections for note in section.notes)
+
+
+def test_one_copy_is_compared_with_every_model_of_its_base():
+    """Its answers are the same beside each, as base's are, so that the interval is over the models and the problems."""
+    steps = [each for seed in (1, 2, 3) for each in pair(f"rl{seed}", base="one base")]
+    copies = pair("copy", base="one base", gain=0.5)
+    found = pair_statistics({"RL": steps, "copy": copies}, one_pair=True)
+    for step, (first, second) in STEPS.items():
+        sides = [[right(of, "", "kl", 0.1, mode=mode) for mode in (first, second)] for of in (steps, copies)]
+        runs, beside = ([x.astype(float) - other[key] for key, x in one.items()] for one, other in sides)
+        by_hand = difference_over_runs([(dict(enumerate(runs)), dict.fromkeys(range(3), beside[0]))])
+        mine = row(found, "placebos", kind="copy", criterion="kl", point=1, step=step)
+        assert (mine["difference"], mine["difference_low"]) == pytest.approx((by_hand.mean, by_hand.low))
+    assert any(note.startswith(MIXED) for section in pairs_chapter(found).sections for note in section.notes)
+    other = pair_statistics({"RL": steps, "copy": pair("copy", base="another base")}, one_pair=True)
+    assert not other.tables["placebos"]
 
 
 def test_the_path_of_five_steps_leads_from_base_to_the_replacement(kinds):
