@@ -66,8 +66,8 @@ def first_lines(rows: Sequence[Comparison], pairs: Mapping[int, str]) -> list[st
     lines = [f"{f'{pair}: ' if pair else ''}{sentence}" for pair, sentence in unchanged.items()]
     lines += replaced
     lines += [f"{f'{pair}: ' if pair else ''}RL gains {', '.join(texts)}." for pair, texts in gains.items()]
-    lines += [f"{TOKEN} adds {', '.join(added)}."] if added else []
-    lines += [f"{DECISIONS[kind]} adds {', '.join(of)}." for kind, of in decided.items() if of]
+    lines += [f"{TOKEN} changes the accuracy by {', '.join(added)}."] if added else []
+    lines += [f"{DECISIONS[kind]} changes the accuracy by {', '.join(of)}." for kind, of in decided.items() if of]
     if chosen:
         lines.append(
             f"These sentences are about {', '.join(chosen)}: among all replacements, the one that flags the fewest "
