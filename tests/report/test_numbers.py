@@ -219,7 +219,7 @@ def test_every_result_is_listed_as_it_is(store, sheets):
         p, k = right.mean(axis=1), right.shape[1]
         sampling = np.sqrt((p * (1 - p) * k / (k - 1) / k).sum()) / len(p)
         assert number(row, "s.e. sampling") == pytest.approx(100 * sampling)
-        for name, column in (("n_replaced", "Replaced"), ("n_changed", "Changed")):
+        for name, column in (("n_replaced", "Flagged"), ("n_changed", "Changed")):
             if one.decoding.gated:
                 assert number(row, column) == pytest.approx(100 * getattr(one, name).sum() / one.n_tokens.sum())
         assert number(row, "Tokens") == pytest.approx(one.n_tokens.mean())
@@ -278,7 +278,7 @@ def test_what_was_picked_is_the_best_and_has_holms_p(store, sheets):
             corrected[task, best, "rl"], stats.paired_difference(*(table(store, task, x) for x in (best, "rl"))).at_most
         )
         assert row["minus RL: beside"] == f"p {p}"
-        for name, column in (("n_replaced", "Replaced"), ("n_changed", "Changed")):
+        for name, column in (("n_replaced", "Flagged"), ("n_changed", "Changed")):
             low, value, high = share(store, task, best, name)
             assert [number(row, f"{column}{end}") for end in (": low", "", ": high")] == pytest.approx(
                 [low, value, high]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from rlvr_dir.audit.claim import Claim
-from rlvr_dir.errors import UserError, unknown
+from rlvr_dir.errors import UserError, nearest
 from rlvr_dir.stats import Estimate
 
 _CONDITION = re.compile(r"\s*([\w./]+?)(?:\.(low|high))?\s*(<=|>=|<|>)\s*([+-]?\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s*")
@@ -32,7 +32,12 @@ def condition(text: str, claims: Sequence[Claim]) -> Callable[[Mapping[str, Esti
     name, end, compare, number = found.groups()
     named = [claim for claim in claims if name in (claim.name, claim.name.partition("/")[2])]
     if not named:
-        raise unknown("fail_if", name, [claim.name for claim in claims])
+        names = [claim.name for claim in claims]
+        near = nearest(name, [short.partition("/")[2] for short in names], 1)
+        hint = f"Did you mean {near[0]!r}?" if near else ""
+        raise UserError(
+            f"names {name!r}, which is no row", argument="fail_if", value=text, accepted=", ".join(names), hint=hint
+        )
 
     def holds(numbers: Mapping[str, Estimate]) -> bool:
         value = getattr(numbers.get(named[0].name, Estimate(None)), end or "value")

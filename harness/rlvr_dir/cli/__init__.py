@@ -106,7 +106,16 @@ def main(commands: typer.Typer = app) -> None:
     """Run a command. A user's mistake or a failed file access is one line on standard error, with exit status 2."""
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     warnings.simplefilter("ignore", FutureWarning)  # addressed to developers of libraries
-    warnings.formatwarning = lambda message, *_args, **_kwargs: f"warning: {visible(message, None)}\n"
+    printed = set[str]()
+
+    def line(message: Warning | str, *_args: Any, **_kwargs: Any) -> str:
+        """Return a warning as a line, and a repeated one as nothing: several decodings may share a doubtful gate."""
+        text = f"warning: {visible(message, None)}\n"
+        repeated = text in printed
+        printed.add(text)
+        return "" if repeated else text
+
+    warnings.formatwarning = line
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # no character is worth the answer that it is part of

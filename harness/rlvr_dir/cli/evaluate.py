@@ -124,6 +124,9 @@ def evaluate_command(
     echo("")
     say(f"results: {out} (one JSON file each); responses: {store}")
     say(f"next: `rlvr-dir report {out} --out report` makes one page" + ("" if details else "; --details prints more"))
+    modes = {result.decoding.mode for result in ours}
+    if "base" in modes and modes - {"base", "rl"}:
+        say(f"gains over base: `rlvr-dir compare {out} --against base`")
     if place is not None and logged:
         for task in sorted(logged):
             comparison_link(place, f"rlvr-dir-{task}")  # creates the view that `ui` opens

@@ -10,7 +10,7 @@ import typer
 from rlvr_dir.cli.base import echo, echo_json, group
 from rlvr_dir.cli.options import spec_options
 from rlvr_dir.config import EngineSpec, Pair, parse
-from rlvr_dir.config.pair import PAIR_OPTIONS, pair_of
+from rlvr_dir.config.pair import PAIR_OPTIONS, TINY, TINY_BASE, pair_of
 from rlvr_dir.errors import UserError
 from rlvr_dir.files import check_writable
 from rlvr_dir.progress import phase
@@ -69,9 +69,7 @@ def check_command(
         raise UserError(f"{len(names)} checkpoints are named", accepted="BASE RL, or the name or the folder of a pair")
     engine = parse(EngineSpec, {name: options.pop(name) for name in OF_ENGINE if name in options})
     two = {"base": names[0], "pretrained": names[-1]} if len(names) == 2 else dict(zip(["pair"], names, strict=False))
-    pair = pair_of({**two, **options})
-    if pair is None:
-        raise UserError("no pair is named", accepted="BASE RL, or the name or the folder of a pair")
+    pair = pair_of({**two, **options}) or TINY
     if not as_json:
         echo("Reading both checkpoints …", err=True)
     from rlvr_dir.checkpoints.pair_check import examine
@@ -138,7 +136,7 @@ def low_rank_command(
 
 @app.command("sharpen")
 def sharpen_command(
-    base: Annotated[str, typer.Argument(help="Directory or hub id.")],
+    base: Annotated[str, typer.Argument(help="Directory or hub id; `tiny` is the base that ships with rlvr-dir.")],
     temperature: Annotated[
         float, typer.Option(help="Temperature of the copy; below 1 it is sharper than base.", min=0.01, max=100)
     ],
@@ -153,6 +151,7 @@ def sharpen_command(
         rlvr-dir pair sharpen my-base --temperature 0.5 --out runs/sharp
         rlvr-dir eval --base my-base --pretrained runs/sharp -d base -d rl -d replace,tau=-0.3 --tasks aime24
     """
+    base = TINY_BASE if base == TINY else base
     with _new_checkpoint(base, base, out, "sharpening") as pair:
         from rlvr_dir.checkpoints.sharpen import write_sharpened
 

@@ -114,7 +114,7 @@ def view(
     page = viewer_html(viewer_data(answers, load(next(iter(many.values())))), f"Tokens: {', '.join(many)}")
     make_folder(out.parent)
     write_file(out, page)
-    echo(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB)")
+    echo(f"page: {out.absolute().as_uri()} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
 def _problems(

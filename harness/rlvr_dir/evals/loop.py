@@ -183,7 +183,7 @@ class EvalProgress(Progress):
     def note(self) -> str:
         """Return the current Avg of the job being decoded, which covers finished responses only, so long ones are
         missing."""
-        if self._current < 0 or not (right := self._right[self._current]):
+        if self._done == self.total or self._current < 0 or not (right := self._right[self._current]):
             return ""
         job = self._jobs[self._current]
         score = f"{100 * sum(right) / len(right):.1f} % correct so far ({len(right)} of {len(job.requests)} responses)"

@@ -307,13 +307,13 @@ def picked(rows: Sequence[Comparison]) -> Section | None:
                         title: cell(
                             setting.share(name), 1, suffix=" %", beside=[f"pooled {percent(setting.pooled(name))}"]
                         )
-                        for title, name in (("Replaced", "n_replaced"), ("Changed", "n_changed"))
+                        for title, name in (("Flagged", "n_replaced"), ("Changed", "n_changed"))
                     },
                 }
             )
     note = (
         "Selected on these problems, and intervals are not corrected for that, so expect less on others. p: Holm's. "
-        "Replaced and changed shares of tokens are means over problems; pooled: of all tokens together."
+        "Flagged and changed shares of tokens are means over problems; pooled: of all tokens together."
     )
     return Section("picked", "What was selected on these data.", frame(picks), (note,)) if picks else None
 

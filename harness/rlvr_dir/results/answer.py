@@ -23,6 +23,7 @@ MOSTLY = 0.9  # a gate that flags this share of tokens selects nothing
 # What neighbouring decodings mean, in the order in which a reader compares them: (what you see, what it means).
 READING = (
     ("replace ≈ rl, few tokens changed", "the flagged tokens carry the gain"),
+    ("replace between base and rl", "the flagged tokens carry a part of the gain; a wider gate may carry more"),
     ("replace ≈ reject", "RL's own words are not needed; dropping base's token is enough"),
     ("reject ≈ resample", "it does not matter whether RL or base decides which flagged tokens to drop"),
     ("veto ≈ reject", "the gate alone is enough; RL is needed only to compute it"),
@@ -36,12 +37,12 @@ FEW = 0.1  # of the tokens, changed at most where a replacement is said to chang
 # Which comparison, of which outcome, shows a row of `READING`: (decoding, what it is compared with, outcome) -> row.
 SHOWN_BY = {
     ("replace", "rl", ALIKE): 0,
-    ("replace", "rl", ABOVE): 5,
-    ("replace", "reject", ALIKE): 1,
-    ("reject", "resample", ALIKE): 2,
-    ("reject", "veto", ALIKE): 3,
-    ("veto", "reject", ALIKE): 3,
-    ("veto", "base", BELOW): 4,
+    ("replace", "rl", ABOVE): 6,
+    ("replace", "reject", ALIKE): 2,
+    ("reject", "resample", ALIKE): 3,
+    ("reject", "veto", ALIKE): 4,
+    ("veto", "reject", ALIKE): 4,
+    ("veto", "base", BELOW): 5,
 }
 SHARPENED = (
     "Compare with a sharpened copy of base before you attribute this to training: `rlvr-dir pair sharpen` "

@@ -97,7 +97,7 @@ def lm_eval_table(results: Sequence[LmEvalResult]) -> str:
         for result in results
         for name in result.metric_names
     ]
-    head = ["task", "decoding", "metric", "lm-eval's score ± s.e.", "better", "replaced", "changed", "tokens", "cut"]
+    head = ["task", "decoding", "metric", "lm-eval's score ± s.e.", "better", "flagged", "changed", "tokens", "cut"]
     return _written(rows, head, 3, "better")
 
 

@@ -128,7 +128,7 @@ METRICS = (
     Metric("avg", _avg, ks=lambda n: [n] if n else []),
     Metric("pass", _pass, ks=pass_ks),
     Metric("maj", _maj, ks=lambda n: [n] if n else []),
-    Metric("replacement_ratio", _of_tokens("n_replaced"), column="replaced", digits=2),
+    Metric("replacement_ratio", _of_tokens("n_replaced"), column="flagged", digits=2),
     Metric("replacement_ratio_per_response", _replaced_per_response),
     Metric("changed_ratio", _of_tokens("n_changed"), column="changed", digits=2),
     Metric("mean_tokens", _mean_tokens, unit=1.0, column="tokens", digits=0),
