@@ -115,6 +115,12 @@ paper-tiny: $(STAMP) ## The paper on the tiny pair: trainings, sweeps, tokens; o
 		--tokenizer records --title "The paper on the tiny pair" --out reports/tiny
 	$(BIN)/rlvr-dir report $(PAPER)/decision --analysis $(PAPER)/decision-analysis --out reports/tiny/decision \
 		--title "Who decides, and who writes: fifteen gates of the tiny pair"
+	@# Divergence beside entropy: points of tiny_criteria, which are cached.
+	$(BIN)/rlvr-dir sweep run tiny_criteria $(WHOLE) --set name=tiny_divergences --set controls=false \
+		--set "parameters.decode.criterion.values=[kl,entropy_base]" --no-track --out $(PAPER)
+	$(BIN)/python -m examples.stage pairs --one-pair --out $(PAPER)/divergences "tiny pair=$(PAPER)/sweeps/tiny_divergences"
+	$(BIN)/python -m examples.stage report --analysis $(PAPER)/divergences --out reports/tiny/divergences \
+		--title "The tiny pair: divergence beside entropy"
 
 AUDIT := runs/audit
 PLACEBOS := random length own_samples noise

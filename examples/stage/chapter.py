@@ -92,6 +92,9 @@ def pairs_chapter(found: Analysis, slug: str = "") -> Chapter:
             "equal shares of changed ones."
         )
         sections.append(_rows(found.frame("against"), f"kinds-against{slug}", "difference", title, over))
+    if found.tables.get("divergences"):
+        title = "The gain of a divergence less that of an entropy, where as many flagged tokens were wanted."
+        sections.append(_rows(found.frame("divergences"), f"kinds-divergences{slug}", "difference", title, over))
     data = found.frame("controls")
     for step, (name, title) in TITLES.items():
         if len(data) and (data["step"] == step).any():
@@ -194,8 +197,9 @@ def _rows(data: Frame, name: str, value: str, title: str, note: str) -> Section:
     rows: dict[Any, dict[str, Any]] = {}
     for row in data.to_dict("records"):
         at = row.get("at") or "flagged"
-        key = row["criterion"], at, row["changed"] if at == "changed" else row["point"]
-        about = {"Criterion": _name(str(row["criterion"])), "Equal": at, "Tokens": _share(row[at])}
+        key = row["criterion"], row.get("minus"), at, row["changed"] if at == "changed" else row["point"]
+        minus = {"minus": _name(str(row["minus"]))} if "minus" in row else {}
+        about = {"Criterion": _name(str(row["criterion"])), **minus, "Equal": at, "Tokens": _share(row[at])}
         if "first" in row:
             about["Tokens of Δ log p"] = _share(row["first"])
         rows.setdefault(key, about)[visible(str(row["kind"]), 40)] = _difference(row, value)

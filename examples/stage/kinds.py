@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,6 +47,7 @@ PATH = tuple(STEPS)[:5]
 INTERACTION = "interaction"  # token minus token first: the effect of RL's token if RL decides, but not if base decides
 GAIN = "replace"  # the gain itself, not a step
 FIRST = "delta_logp"  # the others are compared with it
+DIVERGENCES, ENTROPIES = ("kl", "kl_rl_base", "kl_base_rl"), ("entropy_base", "entropy_rl")
 Point = tuple[float, float, np.ndarray]  # shares of flagged and of changed tokens; right answers, (problems, samples)
 
 
@@ -273,8 +274,9 @@ def pair_statistics(
     Tables: `kinds` (base, RL and their difference); `rules` (the gain of each criterion over base at each of its
     points); both again in Pass@n of all n samples, `kinds_pass` and `rules_pass`; `against` (the gain of delta log p
     minus another criterion's: point by point, where `first` is the share that delta log p flags, and at equal shares of
-    *changed* tokens, interpolated); `controls` (each `step` of a point, see `STEPS`; for the token, how far both models
-    are `apart` where they write); `cells` (the accuracy of base, of RL, and of each decoding at a point, pair by pair);
+    *changed* tokens, interpolated); `divergences` (the gain of each divergence minus that of each entropy, point by
+    point); `controls` (each `step` of a point, see `STEPS`; for the token, how far both models are `apart` where they
+    write); `cells` (the accuracy of base, of RL, and of each decoding at a point, pair by pair);
     `placebos` (the gain, and each `step`, in the first kind minus that in a kind of pairs with the same bases, point by
     point for criteria that have as many in both); `problems` (how many answers to each problem were right, by pair and
     decoding). The p values of a table and kind, and of a step, are corrected by Holm's method.
@@ -314,6 +316,7 @@ def pair_statistics(
             "kinds_pass": _compared("gain", _learned(passed)),
             "rules_pass": _compared("gain", _gained(passed)),
             "against": _compared("difference", [each for kind in kinds for each in _rivals(kind, changed)]),
+            "divergences": _compared("difference", [each for kind in kinds for each in _divergences(kind)]),
             "controls": _compared("difference", [each for kind in kinds for each in _over_controls(kind)]),
             "cells": tuple(row for kind in kinds for row in _cells(kind)),
             "placebos": _compared("difference", [each for kind in kinds[1:] for each in _beside(kinds[0], kind)]),
@@ -390,6 +393,17 @@ def _rivals(kind: Kind, changed: Sequence[float]) -> list[Asked]:
         if FIRST in counts and (first := kind.at_changed(FIRST, share)):
             found += [({**about, "criterion": each}, first, kind.at_changed(each, share)) for each in rivals]
     return found
+
+
+def _divergences(kind: Kind) -> list[Asked]:
+    """Compare each divergence with each entropy, point by point, if both have as many points."""
+    counts = Counter(criterion for criterion, _ in kind.points)
+    return [
+        ({**_about(kind, one, i), "minus": other}, kind.point(one, i), kind.point(other, i))
+        for one, other in product(DIVERGENCES, ENTROPIES)
+        if counts[one] == counts[other]
+        for i in range(counts[one])
+    ]
 
 
 def _over_controls(kind: Kind) -> list[Asked]:

@@ -164,6 +164,20 @@ def test_a_single_pair_has_intervals_over_problems_alone(kinds):
     assert any(note.startswith(ALONE) for section in pairs_chapter(found).sections for note in section.notes)
 
 
+def test_divergences_are_compared_with_entropies_point_by_point():
+    rules = (("kl", 0.5, 2, 1, 0.4), ("kl", 0.1, 5, 2, 0.7), ("entropy_base", 1.5, 2, 1, 0.35),
+             ("entropy_base", 0.8, 5, 2, 0.5), ("entropy_rl", 0.8, 5, 2, 0.5))  # fmt: skip
+    of = kind("rl", rules=rules)
+    found = pair_statistics({"RL": of})
+    assert len(found.tables["divergences"]) == 2  # the entropy of RL has one point
+    runs = [dict(enumerate(right(of, "", *gate).values())) for gate in (("kl", 0.1), ("entropy_base", 0.8))]
+    by_hand = difference_over_runs([(runs[0], runs[1])])
+    mine = row(found, "divergences", criterion="kl", minus="entropy_base", point=1)
+    assert (mine["difference"], mine["difference_low"]) == pytest.approx((by_hand.mean, by_hand.low))
+    [shown] = [each for each in pairs_chapter(found).sections if each.name == "kinds-divergences"]
+    assert [cell.text for cell in shown.cells[1]][:4] == ["KL", "entropy of base", "flagged", "5.00 %"]
+
+
 def test_one_copy_is_compared_with_every_model_of_its_base():
     """Its answers are the same beside each, as base's are, so that the interval is over the models and the problems."""
     steps = [each for seed in (1, 2, 3) for each in pair(f"rl{seed}", base="one base")]
