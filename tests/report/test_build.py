@@ -106,7 +106,7 @@ def test_base_s_own_second_draw_beside_rl_s_decision():
     own = [(row.result.label, row.reference.label) for row in rows_of(results) if comparison_kind(row) == "second draw"]
     assert own == [(f"resample τ{tau}", "base") for tau in (-0.3, -0.1)]
     made = build(results)
-    [said] = [line for line in made.lead if "reject − resample" in line]
+    [said] = [line for line in made.opening if "reject − resample" in line]
     assert any(in_points(row.difference) in said and row.holm_text in said for row in found.values())
     drawn = [row for row in sections(made)["veto-aime24"].frame.to_dict("records") if "resample" in row["step"]]
     assert [row["difference"] for row in drawn] == pytest.approx([100 * row.difference.mean for row in found.values()])
@@ -133,11 +133,11 @@ def test_the_two_steps_of_a_replacement_stand_on_the_first_page_in_the_grid_and_
     token, decision = steps["token", -0.1], steps["decision", -0.1]
     replaced = token.result
     states(made.headline, percent(replaced.changed_ratio), percent(base.avg), percent(replaced.avg), percent(rl.avg))
-    [said] = [line for line in made.lead if "replace − reject" in line]
+    [said] = [line for line in made.opening if "replace − reject" in line]
     states(said, in_points(token.difference), f"p {token.holm_text}")
-    [said] = [line for line in made.lead if "reject − veto" in line]
+    [said] = [line for line in made.opening if "reject − veto" in line]
     states(said, in_points(decision.difference), f"p {decision.holm_text}")
-    assert any("replace τ-0.1 on AIME24" in line for line in made.lead), "which of the two replacements"
+    assert any("replace τ-0.1 on AIME24" in line for line in made.opening), "which of the two replacements"
     assert made.reading
     shown = sections(made)
     listed = [*zip(*(column(shown["main-differences"], i) for i in (1, 2)), strict=True)]
@@ -200,7 +200,7 @@ def test_results_that_are_not_alike_never_meet():
     assert rows_of([result(GRID[0], ids=tuple("abcdef")), result(GRID[1])]) == []
     other = build([*grid(), *grid(pair={"base": "b", "rl": "r"})])
     assert other.headline.startswith("DAPO (DAPO-Qwen-32B): ")
-    assert other.lead[0].startswith("r: ")
+    assert other.opening[0].startswith("r: ")
     with refuses("nothing"):
         build([])
 
@@ -244,7 +244,7 @@ def test_a_cell_of_the_heat_map_is_of_all_seeds():
 
 def test_a_difference_without_an_interval_does_not_name_its_level():
     made = [build([result(Decoding(mode=mode), problems=n) for mode in ("base", "rl")]) for n in (1, 2)]
-    lines = [" ".join([one.headline, *one.lead]) for one in made]
+    lines = [" ".join([one.headline, *one.opening]) for one in made]
     assert ["95 %" in line for line in lines] == [False, True]
     assert ["Holm p" in line for line in lines] == [False, True]
 

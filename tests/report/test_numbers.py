@@ -384,11 +384,11 @@ def test_the_first_lines_have_what_rls_tokens_add_and_its_gain(store, report):
         return f"{mean:+.1f} points [{low:+.1f}, {high:+.1f}]", f"p {stats.p_value(corrected[pair], at_most)}"
 
     def line(*words):
-        [found] = [line for line in report.lead if all(word in line for word in words)]
+        [found] = [line for line in report.opening if all(word in line for word in words)]
         return found
 
     rejected = [pair for pair in pairs if pair[2].startswith("reject")]
-    text = " ".join([report.headline, *report.lead])
+    text = " ".join([report.headline, *report.opening])
     for task, (title, _) in TASKS.items():
         states(line("RL gains"), title, *facts(task, "rl", "base"))
         over = [pair for pair in rejected if pair[0] == task]
@@ -412,7 +412,7 @@ def test_the_first_line_counts_and_compares_the_replacements_of_one_pair(store):
         for i, way in enumerate(ways):
             one = result(way, share if i else 0.2, problems=30, samples=16, pair=pair)
             results.append(one.replace(n_tokens=one.n_tokens * 10, n_replaced=one.n_replaced * count))
-    [line] = [line for line in build(results).lead if "fewest tokens" in line]
+    [line] = [line for line in build(results).opening if "fewest tokens" in line]
     states(line, "replace τ-0.3 on AIME24 with good", "replace τ-0.3 on AIME24 with other")
     drawn = {section.name: section.frame for section in build(results).sections if section.name.startswith("veto-")}
     assert {name: [*data["avg"].round()] for name, data in drawn.items()} == {

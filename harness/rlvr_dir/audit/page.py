@@ -71,10 +71,10 @@ def report(audit: Audit, title: str = "rlvr-dir audit", details: Sequence[tuple[
             table = (replacements_table(audit.replaced, "replacements"), *table)
         paragraphs = tuple(f"Not measured for {name}: {why}" for name, why in why_not.items())
         chapters.append(Chapter(TITLES[group], paragraphs, table))
-    headline, *lead = lines(audit)
+    headline, *opening = lines(audit)
     made = tuple((name, str(audit.analysis.context[name])) for name in ("date", "minutes"))
     return Report(
-        title, headline, tuple(lead), front, tuple(chapters), details=(*details, *made), tiles=tuple(tiles(audit))
+        title, headline, tuple(opening), front, tuple(chapters), details=(*details, *made), tiles=tuple(tiles(audit))
     )
 
 

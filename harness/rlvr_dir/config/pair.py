@@ -115,9 +115,9 @@ class Pair(Spec, frozen=True):
 ROLES = tuple(name for name in Pair.model_fields if f"{name}_revision" in Pair.model_fields)
 
 
-def places_of(facts: Any) -> dict[str, str]:
+def places_of(models: Any) -> dict[str, str]:
     """Return the place of each model, by role, in a pair's or a record's JSON; empty if that is not an object."""
-    return {role: str(facts[role]) for role in ROLES if isinstance(facts, Mapping) and facts.get(role)}
+    return {role: str(models[role]) for role in ROLES if isinstance(models, Mapping) and models.get(role)}
 
 
 def preset(named: Any) -> Pair | None:

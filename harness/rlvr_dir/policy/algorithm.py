@@ -85,6 +85,6 @@ def decide(
             decided.write(drawn, torch.where(kept, flagged, decided.of(drawn)))
         rows.write(redrawn, torch.where(own.draws_target, drawn, rows.of(redrawn)))
     token = torch.where(replaced, redrawn, proposed)
-    facts = traced(policies, proposed) if rules.traced.rows else None
+    trace = traced(policies, proposed) if rules.traced.rows else None
     delta_logp = delta_logp.masked_fill(value.isnan(), torch.nan)
-    return Decision(token, proposed, replaced, delta_logp, policies.delta_logp(token), facts)
+    return Decision(token, proposed, replaced, delta_logp, policies.delta_logp(token), trace)

@@ -116,11 +116,11 @@ def decide_fused(
         )
     if not work.traced:
         return decision
-    facts = []
+    traces = []
     for part in work.traced:
         policies = Policies(cut(part.rows.of(base), vocab), cut(part.rows.of(rl), vocab), part.rules)
-        facts.append(traced(policies, part.rows.of(decision.proposed))[: part.meant])
-    return replace(decision, trace=torch.cat(facts))
+        traces.append(traced(policies, part.rows.of(decision.proposed))[: part.meant])
+    return replace(decision, trace=torch.cat(traces))
 
 
 def force(

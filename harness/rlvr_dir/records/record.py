@@ -46,8 +46,8 @@ def in_order(keys: Iterable[Key]) -> list[Key]:
     """
 
     def parts(problem: str) -> tuple[list[Any], str]:
-        pieces = _DIGITS.split(problem)  # text, number, text, ...
-        return [int(part) if i % 2 else part for i, part in enumerate(pieces)], problem
+        chunks = _DIGITS.split(problem)  # text, number, text, ...
+        return [int(part) if i % 2 else part for i, part in enumerate(chunks)], problem
 
     keys = list(keys)
     place = {problem: i for i, problem in enumerate(sorted({problem for problem, _ in keys}, key=parts))}

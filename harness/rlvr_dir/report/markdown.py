@@ -49,7 +49,12 @@ def part(section: Section) -> str:
 
 def render(report: Report) -> str:
     """Return the whole report. It refers to figures and tables as separate files."""
-    parts = [f"# {escape(report.title)}", escape(report.headline), *map(escape, report.lead), *map(part, report.front)]
+    parts = [
+        f"# {escape(report.title)}",
+        escape(report.headline),
+        *map(escape, report.opening),
+        *map(part, report.front),
+    ]
     for chapter in report.chapters:
         parts += [f"## {escape(chapter.title)}", *map(escape, chapter.paragraphs), *map(part, chapter.sections)]
     if report.sources:

@@ -163,13 +163,13 @@ class Tile:
 class Report:
     """Hold a whole report. `tiles` and `front` are its first page. The chapters follow.
 
-    `lead` are sentences below the headline. `reading` explains what each pattern means, in pairs. `viewers` are token
+    `opening` has the sentences below the headline. `reading` explains what each pattern means, in pairs. `viewers` are token
     viewers by title, as HTML made by `viewer_fragment`. They are the only text that is not escaped.
     """
 
     title: str
     headline: str
-    lead: tuple[str, ...] = ()
+    opening: tuple[str, ...] = ()
     front: tuple[Section, ...] = ()
     chapters: tuple[Chapter, ...] = ()
     sources: tuple[Source, ...] = ()

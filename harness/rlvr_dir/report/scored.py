@@ -69,7 +69,7 @@ def number_cell(number: Number) -> Cell:
 
 def page(scores: Scores) -> Report:
     """Return the page: sentences, the table, and the texts in which the models differ most, token by token."""
-    headline, *lead = lines(scores)
+    headline, *opening = lines(scores)
     moved = {
         text: -abs(trace.fact("delta_logp")[text.counted]).mean()
         for text, trace in zip(scores.texts, scores.traces, strict=True)
@@ -82,5 +82,10 @@ def page(scores: Scores) -> Report:
     details = (("base", scores.pair.base), ("rl", scores.pair.rl))
     front = (Section("numbers", "Base and RL", frame(table)),)
     return Report(
-        "Given texts, scored", headline, tuple(lead), front, details=details, viewers=((title, viewer_fragment(data)),)
+        "Given texts, scored",
+        headline,
+        tuple(opening),
+        front,
+        details=details,
+        viewers=((title, viewer_fragment(data)),),
     )

@@ -224,7 +224,7 @@ class PairClient:
                     where = np.flatnonzero(ids[at] == token)
                     logp[model] = float(values[at][where[0]]) if len(where) else None
             ids, values = likeliest["rl"]
-            facts = TokenFacts(
+            token_facts = TokenFacts(
                 LEAST if logp["rl"] is None else logp["rl"],
                 base_logprob=logp["base"],
                 delta_logp=float(delta[at]),
@@ -236,7 +236,7 @@ class PairClient:
                 most_likely=None if lists is None else {model: of_model[at] for model, of_model in lists.items()},
             )
             listed = {int(ids[at][i]): Logprob(float(values[at][i]), rank=i + 1) for i in range(top)}
-            positions.append(listed | {token: facts})
+            positions.append(listed | {token: token_facts})
         self._name(positions)
         return positions
 

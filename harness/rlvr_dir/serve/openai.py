@@ -211,9 +211,9 @@ class PairChat(_Adopted, OpenAIServingChat):
     def _create_chat_logprobs(self, token_ids: Any, top_logprobs: Any, *args: Any, **kwargs: Any) -> Any:
         logprobs = super()._create_chat_logprobs(token_ids, top_logprobs, *args, **kwargs)
         for entry, token, position in zip(logprobs.content or (), token_ids, top_logprobs, strict=True):
-            facts = position.get(token)
-            if isinstance(facts, TokenFacts):
-                setattr(entry, EXTENSION, facts.extension())
+            token_facts = position.get(token)
+            if isinstance(token_facts, TokenFacts):
+                setattr(entry, EXTENSION, token_facts.extension())
         return logprobs
 
 
@@ -251,9 +251,9 @@ class PairCompletion(_Adopted, OpenAIServingCompletion):
 
     def _create_completion_logprobs(self, token_ids: Any, top_logprobs: Any, *args: Any, **kwargs: Any) -> Any:
         logprobs = super()._create_completion_logprobs(token_ids, top_logprobs, *args, **kwargs)
-        facts = [position.get(token) for token, position in zip(token_ids, top_logprobs, strict=True)]
-        rows = [fact.extension() for fact in facts if isinstance(fact, TokenFacts)]
-        if rows and len(rows) == len(facts):
+        token_facts = [position.get(token) for token, position in zip(token_ids, top_logprobs, strict=True)]
+        rows = [fact.extension() for fact in token_facts if isinstance(fact, TokenFacts)]
+        if rows and len(rows) == len(token_facts):
             setattr(logprobs, EXTENSION, {name: [row[name] for row in rows] for name in rows[0]})
         return logprobs
 

@@ -153,10 +153,10 @@ def describe_memory(spec: TrainSpec, base: str, prompts: Iterable[Any], gpu: Gpu
         fit = fit_gpu(spec, shape, prompt, gpu) if gpu else None
     except UserError as error:
         return [f"Memory: this training does not fit a GPU of {gib(gpu.total)} GiB. {error}" if gpu else str(error)]
-    pieces, checkpointing = dapo.accumulation, dapo.gradient_checkpointing
+    accumulation, checkpointing = dapo.accumulation, dapo.gradient_checkpointing
     if fit:
-        pieces, checkpointing = fit.accumulation, fit.gradient_checkpointing
-    rows = dapo.minibatch // pieces
+        accumulation, checkpointing = fit.accumulation, fit.gradient_checkpointing
+    rows = dapo.minibatch // accumulation
     _, weights = weight_bytes(spec, shape, bf16=bf16)
     update = update_bytes(spec, shape, prompt, rows, bf16=bf16, checkpointing=checkpointing)
     lines = [

@@ -117,10 +117,10 @@ class DapoSettings(Spec, frozen=True):
     @model_validator(mode="after")
     def _check(self) -> "DapoSettings":
         if self.responses % (self.minibatches * self.accumulation):
-            pieces = "minibatches" if self.accumulation == 1 else "minibatches x accumulation"
+            argument = "minibatches" if self.accumulation == 1 else "minibatches x accumulation"
             raise UserError(
                 f"does not divide prompts x samples = {self.responses}",
-                argument=pieces,
+                argument=argument,
                 value=self.minibatches * self.accumulation,
                 accepted=f"a divisor of {self.responses}",
             )
