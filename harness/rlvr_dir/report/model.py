@@ -163,8 +163,8 @@ class Tile:
 class Report:
     """Hold a whole report. `tiles` and `front` are its first page. The chapters follow.
 
-    `opening` has the sentences below the headline. `reading` explains what each pattern means, in pairs. `viewers` are token
-    viewers by title, as HTML made by `viewer_fragment`. They are the only text that is not escaped.
+    `opening` has the sentences below the headline. `reading` explains what each pattern means, in pairs. `viewers`
+    are token viewers by title, as HTML made by `viewer_fragment`. They are the only text that is not escaped.
     """
 
     title: str

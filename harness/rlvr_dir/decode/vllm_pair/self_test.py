@@ -131,12 +131,12 @@ def _draw(engine: TestedPair) -> list[Rollout]:
 def _joined(engine: TestedPair, texts: Sequence[Rollout]) -> Iterable[Rollout]:
     """Decode the same tokens in pieces. Each follows a prompt that ends where it begins, and is admitted separately."""
     engine.forget_prompts()
-    pieces = [
+    requests = [
         _continued(text, start, min(PIECE, text.n_tokens - start))
         for text in texts
         for start in range(0, text.n_tokens, PIECE)
     ]
-    return engine.serve(_OneByOne(pieces), Progress(0, False))
+    return engine.serve(_OneByOne(requests), Progress(0, False))
 
 
 def _at_once(engine: TestedPair, texts: Sequence[Rollout]) -> Iterable[Rollout]:
