@@ -200,7 +200,8 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		--set parameters.decode.tau.ratio=[0.04] --set name=smol_$${sweep}_sharp --set "pair={base: $(SMOL)/base, rl: $(SMOL)/sharp}" \
 		|| exit; done
 	@# Other sentences: a step of each training beside the copy that gains as much (preregistered in docs/decisions.md).
-	for seed in $(MANY_SEEDS); do PATH="$(abspath $(BIN)):$$PATH" examples/smol/many.sh $(SMOL) $$seed || exit; done
+	for seed in $(MANY_SEEDS); do PATH="$(abspath $(BIN)):$$PATH" examples/smol/many.sh $(SMOL) $$seed && \
+		PATH="$(abspath $(BIN)):$$PATH" examples/smol/sentences.sh $(SMOL) $$seed delta_logp 0.04 || exit; done
 	$(BIN)/rlvr-dir eval examples/smol/extrapolate.yaml --records $(SMOL)/records --no-track --out $(SMOL)/extrapolate
 	$(call SMOL_RL,eval) -d base --seed 1 --no-track --out $(SMOL)/base-again
 	$(call SMOL_RL,audit) --rows tokens --no-track --out $(SMOL)/tokens
@@ -231,6 +232,11 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 		"$(KIND_sharp)=$(SMOL)/sweeps/many_$(sweep)_sharp")
 	$(BIN)/python -m examples.stage report --analysis $(SMOL)/many --out reports/smol/many \
 		--title "SmolLM2 on other sentences: a step of RL beside a sharpened copy that gains as much"
+	$(BIN)/python -m examples.stage pairs --out $(SMOL)/sentences $(foreach sweep,decision cells,$(foreach seed,$(MANY_SEEDS),\
+		"SmolLM2-135M=$(SMOL)/sweeps/sentences_$(sweep)_delta_logp_$(seed)"))
+	$(BIN)/python -m examples.stage report --analysis $(SMOL)/sentences --out reports/smol/sentences \
+		--title "SmolLM2 on other sentences: RL after three steps, by who decides and who writes"
+	cp $(SMOL)/sentences/problems.csv reports/smol/sentences/
 	mkdir -p reports/smol/many/training && cp $(SMOL)/many/problems.csv reports/smol/many/
 	for seed in $(MANY_SEEDS); do install -m 644 $(SMOL)/many-$$seed/seed-$$seed/log.jsonl \
 		reports/smol/many/training/seed-$$seed.jsonl || exit; done
