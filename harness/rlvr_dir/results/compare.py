@@ -322,9 +322,9 @@ def evidence(rows: Sequence[stats.Comparison[Any]]) -> list[str]:
     """Return a sentence each about few families, and about problems of which none differs, if there are such rows."""
     equal = [row.difference for row in rows if row.nothing_differs]
     units = {d.families or d.n: d.over.split(",")[0] for d in equal}
-    still_open = [f"{100 * stats.unseen(n):.1f} points ({words})" for n, words in units.items()]
+    still_open = [f"{100 * stats.unseen(n):.1f} % ({words})" for n, words in units.items()]
     sides = [side for row in rows for side in (row.result, row.reference)]
-    sentence = f"Where no problem differs, effects of up to {', '.join(still_open)} cannot be ruled out."
+    sentence = f"Where no problem differs, up to {', '.join(still_open)} of all such problems may still differ."
     return [*few_families(sides), *([sentence] if equal else [])]
 
 
