@@ -137,7 +137,7 @@ TINY_STEPS = (2, 4, 6, 8)  # steps with a stored RL model; the last is the pair'
 TINY_BASE = f"{TINY}@base"
 TINY_RL = tuple(f"{TINY}@{step}" for step in TINY_STEPS)
 _GENERIC_NAME = re.compile(
-    r"rl|base|validation|seed-\d+|checkpoint-\d+|step-\d+"
+    r"rl|base|validation|checkpoints|seed-\d+|checkpoint-\d+|step-\d+"
 )  # parts of a checkpoint's path that are not a name
 OPTIONS = {"rl": "pretrained", "rl_revision": "revision"}  # lm-eval's names for two fields, and our commands'
 _FIELDS = {option: field for field, option in OPTIONS.items()}
