@@ -103,7 +103,7 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "x.jsonl").write_text("{}\nno\n")
     for name, message in (
         ("x.parquet", "source Parquet"),
-        ("x.jsonl", "2 JSON"),
+        ("x.jsonl", "source 2 JSON"),
         ("none", "source"),
     ):
         with refuses(*message.split()):

@@ -187,8 +187,7 @@ def run_audit(request: Request, *, records: Path, out: Path | None = None, progr
         numbers[column] = [estimate_of(claim, same) if claim.reads == "traces" else None for claim in chosen]
     if not this.frames:
         raise UserError(
-            "None of the requested rows can be measured:",
-            dict.fromkeys(this.missing.values()),
+            f"None of the requested rows can be measured: {' '.join(dict.fromkeys(this.missing.values()))}",
             argument="rows",
         )
     speeds = [seed.speed for seeds in evidence.values() for seed in seeds if seed.speed]
@@ -232,9 +231,9 @@ def beside_of(texts: Sequence[str]) -> dict[str, list[Pair]]:
         name, equals, places = text.partition("=")
         base, colon, rl = places.partition(":")
         if not (equals and colon and name and base and rl) or name in columns:
-            why = " names a column twice" if name in columns else " is refused"
+            why = "names a column twice" if name in columns else "is not a column"
             raise UserError(
-                f"{why}", argument="beside", value=text, accepted="NAME=BASE:RL, or NAME=BASE:RL,RL, each name once"
+                why, argument="beside", value=text, accepted="NAME=BASE:RL, or NAME=BASE:RL,RL, each name once"
             )
         columns[name] = [parse(Pair, {"base": base, "rl": one}) for one in rl.split(",")]
     return columns
