@@ -47,6 +47,8 @@ def option_names(*words):
         (["spec.yaml"], {"tau": 9}, "tau=9"),
         (["spec.yaml", "--tau", "9"], {"tau": 9, "mode": "rl"}, "--tau 9, mode=rl"),
         (["--tau", "9"], {"max_tokens": 9, "tau": 8, "nothing": 1}, "--max-tokens 9, --tau 8, nothing=1"),
+        (["x", "y", "-d", "rl"], {"base": "x", "pretrained": "y", "tau": 9}, "BASE x, RL y, tau=9"),
+        (["-d", "rl", "--limit", "3"], {"base": "x"}, "--base x"),
         ([], {"decodings.1.tau": 9, "sampling.seed": 1}, "decodings.1.tau=9, sampling.seed=1"),
     ],
 )

@@ -96,7 +96,7 @@ class Command(TyperCommand):
         """Return how each argument is typed as an option; an option with two names as it was typed.
 
         An argument has no option if it was written otherwise (`tau=3` in some text), nor, unless it was typed as an
-        option, if it may come from a file or from -d.
+        option, if it may come from a file or from -d. A checkpoint that was named without an option is BASE or RL.
         """
         typed = {word.partition("=")[0] for word in words}
         texts = [word for word in words if not word.startswith("-")]
@@ -108,6 +108,12 @@ class Command(TyperCommand):
             elsewhere = in_file or (in_rule and getattr(param, "rich_help_panel", "") == "Rule")
             if (spelt or not elsewhere) and param.name != "decoding":
                 names |= {name[2:].replace("-", "_"): spelt or name for name in param.opts if name.startswith("--")}
+        places = [
+            word for before, word in pairwise(["", *words]) if not (before.startswith("-") or word.startswith("-"))
+        ]
+        if len(places) >= 2 and not in_file and any(param.name == "names" for param in self.params):  # BASE RL
+            positional = (("base", "BASE"), ("rl", "RL"), ("pretrained", "RL"))
+            names |= {name: place for name, place in positional if name in names and names[name] not in typed}
         return {name: option for name, option in names.items() if not any(f"{name}=" in text for text in texts)}
 
 

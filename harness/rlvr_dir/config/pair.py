@@ -184,21 +184,21 @@ def _of_fields(named_fields: Mapping[str, Any]) -> "Pair | Literal['tiny']":
                 )
             return pair
         return parse(Pair, {**pair.model_dump(), **fields})
-    needed = {"rl": "pretrained= (the RL checkpoint)", "base": "base= (the base checkpoint)"}
+    needed = {"rl": mention("pretrained", "RL"), "base": mention("base", "BASE")}
     missing = [role for role in needed if role not in fields]
     if not fields or not fields.keys() <= Pair.model_fields.keys():
         missing = []  # a misspelt key explains it
     if len(missing) == 1:
         name, value = names["base" if missing == ["rl"] else "rl"]
         raise UserError(
-            f"is only half a pair: give {needed[missing[0]]} too, or {mention('pair', 'NAME')}",
+            f"is only half a pair. Add {needed[missing[0]]}, or name a pair with {mention('pair', 'NAME')}",
             argument=name,
             value=value,
         )
     if missing:
         name, value = next(iter(names.values()))
         raise UserError(
-            f"needs a pair: give pretrained=RL and {mention('base', 'BASE')}, or {mention('pair', 'NAME')}",
+            f"needs a pair: {needed['rl']} and {needed['base']}, or {mention('pair', 'NAME')}",
             argument=name,
             value=value,
         )
