@@ -216,5 +216,5 @@ def test_a_weight_that_is_not_there_is_refused_by_name(incomplete, opened, name)
     pair, role, missing = incomplete[name]
     said = opened[name]
     assert isinstance(said, str)
-    assert said.startswith(f"{role}={getattr(pair, role)!r}: ")
+    assert said.startswith(f"{role}={getattr(pair, role)!r}")
     states(said, missing, *(["NaN"] if name == "not a number" else []))  # else the header alone tells

@@ -415,7 +415,7 @@ def test_versions_are_those_of_the_environment(monkeypatch):
 @pytest.mark.parametrize(
     ("added", "words"),
     [
-        ([], "takes all"),
+        ([], " arguments"),
         (
             ["--set", "verl.overrides=[data.shufle=False]"],
             "Could not override 'data.shufle'",
