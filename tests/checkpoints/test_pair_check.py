@@ -140,14 +140,14 @@ def test_the_command(write, nothing_here):
     states(unknown.output, "rl='Open-Reasoner-Zero", "Open-Reasoner-Zero-7B at 1eae6d1")
     named = invoke("pair", "check", "--base", pair.base, "--pretrained", pair.rl)
     assert named.exit_code == failed.exit_code
-    assert invoke("pair", "check", "--pair", "tiny").output == invoke("pair", "check", "tiny").output
+    for words in (("--pair", "tiny"), ()):  # by default the pair that ships
+        assert invoke("pair", "check", *words).output == invoke("pair", "check", "tiny").output
     absent = invoke("pair", "check", "base", "rl")
     assert absent.exit_code == 1
     assert "rl" in absent.output
     for words, said in [
         (["nobody"], "nobody"),
         (["a", "b", "c"], "3"),
-        ([], "BASE RL"),
         (["--pair", "orz-7b", "a"], "--pair orz-7b a"),
     ]:
         states(refused("pair", "check", *words), *said.split())

@@ -144,7 +144,7 @@ def test_stored_records_and_the_command(tmp_path):
     run, out = CliRunner().invoke, tmp_path / "deep" / "view.html"
     done = run(app, ["view", snapshot.record_hash[:4], "--store", str(store.folder), "--out", str(out)])
     assert done.exit_code == 0
-    assert f"written: {out}" in done.output
+    assert out.as_uri() in done.output
     assert run(app, ["view", str(snapshot.folder), "--out", str(out), "--problem", PROBLEMS[3]]).exit_code == 0
     assert run(app, ["view", str(tmp_path), "--out", str(out)]).exit_code == 0  # a run
     assert run(app, ["view", "--store", str(store.folder), "--out", str(out)]).exit_code == 0

@@ -93,7 +93,7 @@ def test_the_table_of_results_has_each_results_own_numbers():
         assert row["Pass@2"] == f"{100 * pass_at(one.correct, 2):.2f}"
         assert row["Maj@4"] == f"{100 * majority(one, 4).mean():.2f}"
         total = one.n_tokens.sum()
-        assert row["replaced"] == f"{100 * one.n_replaced.sum() / total:.1f} %"
+        assert row["flagged"] == f"{100 * one.n_replaced.sum() / total:.1f} %"
         assert row["changed"] == f"{100 * one.n_changed.sum() / total:.1f} %"
         assert row["tokens"] == f"{one.n_tokens.mean():.0f}"
         assert (row["cut"], row["no box"]) == (
@@ -129,7 +129,7 @@ def test_tasks_of_lm_evals_keep_its_scores_and_have_their_own_shares():
         assert (row["decoding"], row["metric"]) == (one.label, name)
         assert row["lm-eval's score ± s.e."] == f"{one.scores[name]:.4f} ± {stderr:.4f}"
         assert row["better"] == ("lower" if name == "ppl/none" else "")
-        assert row["replaced"] == f"{100 * one.n_replaced.sum() / one.n_tokens.sum():.1f} %"
+        assert row["flagged"] == f"{100 * one.n_replaced.sum() / one.n_tokens.sum():.1f} %"
         assert row["changed"] == f"{100 * one.n_changed.sum() / one.n_tokens.sum():.1f} %"
         assert row["cut"] == f"{100 * one.truncated.mean():.1f} %"
 
@@ -424,10 +424,10 @@ def test_equal_forwards_and_crossings_are_over_families_too():
 
 def test_a_row_where_nothing_differs_says_what_it_leaves_open():
     ways = [made(way, np.eye(30, 4, dtype=int)) for way in (BASE, RL)]
-    assert states(compare_markdown(compare(settings_of(ways))), "11.6 points (30 problems)")
+    assert states(compare_markdown(compare(settings_of(ways))), "11.6 % (30 problems)")
     six = [way.replace(families=tuple(str(i // 5) for i in range(30))) for way in ways]
     printed = compare_markdown(compare(settings_of(six)))
-    assert states(printed, "45.9 points (6 families)")
+    assert states(printed, "45.9 % (6 families)")
     assert "Few families: aime24 (over 6 families). There 95 % intervals cover" in printed
     changed = np.eye(30, 4, dtype=int)
     changed[9, 2] = 1
