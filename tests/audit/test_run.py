@@ -278,7 +278,7 @@ def test_seeds_are_one_number():
         (["--low-rank", "0"], "--low-rank 0 1"),
         (["--low-rank", "1", "--rows", "weights"], "--low-rank --rows outcomes"),
         (["--rows", "tokens"], "--tasks tiny_easy"),
-        (["./nowhere", "./neither", "--rows", "weights"], "--base ./nowhere"),
+        (["./nowhere", "./neither", "--rows", "weights"], "BASE ./nowhere"),
         (["./one", "--rows", "weights"], "1 BASE RL --pair"),
         (["a", "b", "--pair", "tiny"], "--pair tiny 'a'"),
         (["--tasks", "aime99"], "task aime99"),
