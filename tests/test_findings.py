@@ -58,7 +58,7 @@ DEFAULT = "Difference"
 
 
 def is_cell(cell, value):
-    """Whether a table's value is the cell of a link's title: the same text, or `4.12 %` where it is 4.1249."""
+    """Return whether a table's value is the cell of a link's title: the same text, or `4.12 %` where it is 4.1249."""
     number, percent, _ = cell.partition(" %")
     try:
         return cell == value or bool(percent and as_written(value, number) == number)

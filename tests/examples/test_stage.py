@@ -179,7 +179,7 @@ def test_divergences_are_compared_with_entropies_point_by_point():
 
 
 def test_one_copy_is_compared_with_every_model_of_its_base():
-    """Its answers are the same beside each, as base's are, so that the interval is over the models and the problems."""
+    """Repeat its answers beside each model, as base's are, so that the interval is over the models and the problems."""
     steps = [each for seed in (1, 2, 3) for each in pair(f"rl{seed}", base="one base")]
     copies = pair("copy", base="one base", gain=0.5)
     found = pair_statistics({"RL": steps, "copy": copies}, one_pair=True)

@@ -18,7 +18,7 @@ def results(rl=HIGH, **shares):
 
 
 def shown(of):
-    """What is seen, by the rows of the guide that are printed."""
+    """Return what is seen, by the rows of the guide that are printed."""
     said = reading(of)
     return {seen for seen, means in READING if means in said}
 

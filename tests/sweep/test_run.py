@@ -34,7 +34,7 @@ def references_of(study):
 
 
 def numbers_of(study):
-    """What is known of each point and reference: its number, metrics and details."""
+    """Return what is known of each point and reference: its number, metrics and details."""
     return {
         (str(entry.point), trial.label): (trial.number, trial.metrics, trial.details)
         for entry, trial in study.trials.items()

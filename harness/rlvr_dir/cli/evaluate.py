@@ -96,7 +96,7 @@ def evaluate_command(
 
     def keep(result: "TaskResult") -> None:
         result.write(out)
-        say(f"finished: {result.benchmark}  {result.label}  {score(result)} (standard error)")
+        say(f"finished: {result.benchmark}  {result.label}  {score(result)}")
         if place is not None:
             with phase("logging to MLflow"):
                 if log_result(result, place) is not None:
@@ -170,7 +170,7 @@ def announce_tiny(spec: EvalSpec) -> None:
     """Print that the tiny pair is used, because its scores are a check of the pipeline."""
     if spec.pair == TINY:
         echo(
-            "No pair was named, so this uses the tiny pair of rlvr-dir. Pass BASE RL for your own.",
+            "This uses the tiny pair of rlvr-dir, which is not a math model. Pass BASE RL for your own.",
             err=True,
         )
 
