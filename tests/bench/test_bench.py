@@ -34,5 +34,5 @@ def test_an_engine_that_cannot_start_is_named(tmp_path):
     from rlvr_dir.config import Pair
 
     nowhere = str(tmp_path / "nothing")
-    with refuses("repo_name"):
+    with refuses("engine", "single"):  # the first
         bench_decode(pair=Pair(base=nowhere, rl=nowhere), sequences=(1,), tokens=1, rounds=1)
