@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from examples.stage.chapter import ALONE, CELLS, MIXED, TITLES, pairs_chapter
-from examples.stage.kinds import GAIN, INTERACTION, PATH, STEPS, OnePair, nearest_of, pair_statistics
+from examples.stage.kinds import GAIN, nearest_of, pair_statistics
+from examples.stage.pairs import INTERACTION, PATH, STEPS, OnePair
 from rlvr_dir.analysis.result import Analysis
 from rlvr_dir.config import Decoding
 from rlvr_dir.decode.trace import Trace
