@@ -150,6 +150,19 @@ KIND_own_samples := own samples
 KIND_noise := noise
 KIND_step := matched step
 KIND_sharp := sharpened copy
+TITLE_cells := Tiny pairs: who decides, and who writes
+TITLE_plain := Tiny pairs without fillers: who decides, and who writes
+TITLE_placebos := Tiny pairs and placebos of their bases: who decides, and who writes
+TITLE_sharpened := Sharpened copies of base, and steps of RL that gain as much
+TITLE_plain-sharpened := Without fillers: sharpened copies of base, and steps of RL that gain as much
+# The sweeps of a pair, by its kind; and a comparison of sweeps with its report: NAME, SWEEPS, OPTIONS.
+DECIDED = $(foreach sweep,decision_delta_logp cells_delta_logp decision_kl cells_kl,\
+	"$(KIND_$(firstword $(subst -, ,$(1))))=$(STAGE)/sweeps/tiny_$(sweep)_$(1)")
+SHARPENED = $(foreach sweep,decision cells,$(foreach kind,step sharp,\
+	"$(KIND_$(kind))=$(STAGE)/sweeps/tiny_$(sweep)_delta_logp_$(kind)-$(1)"))
+COMPARED = $(BIN)/python -m examples.stage pairs $(3) --out $(STAGE)/$(1) $(2) && rm -rf reports/stage/$(1) && \
+	$(BIN)/python -m examples.stage report --analysis $(STAGE)/$(1) --title "$(TITLE_$(1))" --out reports/stage/$(1) && \
+	cp $(STAGE)/$(1)/problems.csv reports/stage/$(1)/
 # Two at a time: each has one thread. A pair's name says what it is: pairs/noise-2 is the placebo `noise` of seed-2.
 AT_ONCE := xargs -P 2 -I '{}' bash -c
 paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, who decides and who writes; reports/stage (hours)
@@ -166,15 +179,11 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, who decide
 		--title "True pairs and placebos" --out reports/stage
 	@# Who decides, and who writes; sharpened copies and matched steps (preregistered in docs/decisions.md).
 	printf '%s\n' $(DECIDE) | PATH="$(abspath $(BIN)):$$PATH" $(AT_ONCE) 'examples/stage/decide.sh $(STAGE) {}'
-	$(BIN)/python -m examples.stage pairs --out $(STAGE)/decided $(foreach name,$(DECIDE),$(foreach sweep,\
-		decision_delta_logp cells_delta_logp decision_kl cells_kl,"$(KIND_$(firstword $(subst -, ,$(name))))=$(STAGE)/sweeps/tiny_$(sweep)_$(name)"))
-	$(BIN)/python -m examples.stage report --analysis $(STAGE)/decided --out reports/stage/cells \
-		--title "Tiny pairs and placebos: who decides, and who writes"
-	$(BIN)/python -m examples.stage pairs --flagged 0.1 --out $(STAGE)/sharpened $(foreach sweep,decision cells,\
-		$(foreach kind,step sharp,$(foreach name,$(TRUE),"$(KIND_$(kind))=$(STAGE)/sweeps/tiny_$(sweep)_delta_logp_$(kind)-$(name)")))
-	$(BIN)/python -m examples.stage report --analysis $(STAGE)/sharpened --out reports/stage/sharpened \
-		--title "Sharpened copies of base, and steps of RL that gain as much"
-	for of in decided:cells sharpened:sharpened; do cp $(STAGE)/$${of%:*}/problems.csv reports/stage/$${of#*:}/; done
+	$(call COMPARED,cells,$(foreach name,$(filter seed-%,$(DECIDE)),$(call DECIDED,$(name))))
+	$(call COMPARED,plain,$(foreach name,$(filter plain-%,$(DECIDE)),$(call DECIDED,$(name))))
+	$(call COMPARED,placebos,$(foreach name,$(filter-out plain-%,$(DECIDE)),$(call DECIDED,$(name))))
+	$(call COMPARED,sharpened,$(foreach name,$(filter seed-%,$(TRUE)),$(call SHARPENED,$(name))),--flagged 0.1)
+	$(call COMPARED,plain-sharpened,$(foreach name,$(filter plain-%,$(TRUE)),$(call SHARPENED,$(name))),--flagged 0.1)
 
 # Goes on where it was killed. A seed at a time on each of two cores: all have one thread.
 SMOL := runs/paper-smol
