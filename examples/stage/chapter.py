@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from examples.stage.kinds import GAIN
+from examples.stage.kinds import FIRST, GAIN
 from rlvr_dir.analysis.result import Analysis, Frame
 from rlvr_dir.policy.gates import gates
 from rlvr_dir.report.draw import drawing, line, look, percent_axis
@@ -168,8 +168,11 @@ def _gains(data: Frame, kinds: list[str], name: str) -> Section:
 
 
 def _cells(data: Frame, kinds: list[str], name: str) -> Section:
-    """Draw who decides and who writes: a panel per kind, a line per pair, at the gate that flags closest to 5 %."""
-    first = data["criterion"].iloc[0]
+    """Draw who decides and who writes: a panel per kind, a line per pair, at the gate that flags closest to 5 %.
+
+    The gate is by delta log p, or by the first criterion if that was not decoded.
+    """
+    first = FIRST if (data["criterion"] == FIRST).any() else data["criterion"].iloc[0]
     of_first = data[data["criterion"] == first]
     at = of_first["point"].loc[(of_first["flagged"] - NEAR).abs().idxmin()]
     drawn = of_first[of_first["point"] == at]

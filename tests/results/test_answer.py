@@ -24,7 +24,8 @@ def shown(of):
 
 
 LIKE_RL, LIKE_REJECT, LIKE_RESAMPLE = "replace ≈ rl, few tokens changed", "replace ≈ reject", "reject ≈ resample"
-ABOVE_RL = "replace above rl"
+ABOVE_RL, ABOVE_RESAMPLE = "replace above rl", "reject above resample"
+LIKE_VETO, BELOW_VETO = "veto ≈ reject", "veto above reject"
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,9 @@ ABOVE_RL = "replace above rl"
         ({"replace": 0.95, "reject": LOW}, {ABOVE_RL}),
         ({"replace": LOW, "reject": LOW}, {LIKE_REJECT}),
         ({"replace": HIGH, "reject": LOW, "resample": LOW}, {LIKE_RL, LIKE_RESAMPLE}),
+        ({"replace": HIGH, "reject": HIGH, "resample": LOW}, {LIKE_RL, LIKE_REJECT, ABOVE_RESAMPLE}),
+        ({"replace": HIGH, "reject": HIGH, "veto": HIGH}, {LIKE_RL, LIKE_REJECT, LIKE_VETO}),
+        ({"replace": HIGH, "reject": HIGH, "veto": 0.95}, {LIKE_RL, LIKE_REJECT, BELOW_VETO}),
     ],
 )
 def test_only_what_the_intervals_show_is_said(shares, rows):

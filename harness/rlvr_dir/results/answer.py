@@ -24,11 +24,13 @@ MOSTLY = 0.9  # a gate that flags this share of tokens selects nothing
 READING = (
     ("replace ≈ rl, few tokens changed", "the flagged tokens carry the gain"),
     ("replace between base and rl", "the flagged tokens carry a part of the gain; a wider gate may carry more"),
-    ("replace ≈ reject", "RL's own words are not needed; dropping base's token is enough"),
+    ("replace above rl", "base with the new tokens scores above RL alone; confirm it on other problems"),
+    ("replace ≈ reject", "it does not matter which model writes the new token; dropping base's token is enough"),
     ("reject ≈ resample", "it does not matter whether RL or base decides which flagged tokens to drop"),
+    ("reject above resample", "RL decides better than base which flagged tokens to drop; a sharpened copy may as well"),
     ("veto ≈ reject", "the gate alone is enough; RL is needed only to compute it"),
+    ("veto above reject", "dropping every flagged token is better than letting RL decide"),
     ("veto far below base", "the gate flags good tokens; do not read reject − veto as a benefit of RL"),
-    ("replace above rl", "the gate combined the better parts of both models; confirm it on other problems"),
     ("a sharpened copy of base does the same", "the gain is sharpening, not what RL learned"),
     ("nothing flagged", "the threshold is too strict; see docs/decoding.md#which-τ"),
 )
@@ -37,12 +39,15 @@ FEW = 0.1  # of the tokens, changed at most where a replacement is said to chang
 # Which comparison, of which outcome, shows a row of `READING`: (decoding, what it is compared with, outcome) -> row.
 SHOWN_BY = {
     ("replace", "rl", ALIKE): 0,
-    ("replace", "rl", ABOVE): 6,
-    ("replace", "reject", ALIKE): 2,
-    ("reject", "resample", ALIKE): 3,
-    ("reject", "veto", ALIKE): 4,
-    ("veto", "reject", ALIKE): 4,
-    ("veto", "base", BELOW): 5,
+    ("replace", "rl", ABOVE): 2,
+    ("replace", "reject", ALIKE): 3,
+    ("reject", "resample", ALIKE): 4,
+    ("reject", "resample", ABOVE): 5,
+    ("reject", "veto", ALIKE): 6,
+    ("veto", "reject", ALIKE): 6,
+    ("reject", "veto", BELOW): 7,
+    ("veto", "reject", ABOVE): 7,
+    ("veto", "base", BELOW): 8,
 }
 SHARPENED = (
     "Compare with a sharpened copy of base before you attribute this to training: `rlvr-dir pair sharpen` "

@@ -167,7 +167,7 @@ function show(data) {
 function other(live) { return live.decoding?.primary === "rl" ? {who: "base", rule: "resample,primary=rl,criterion=always"} : {who: "RL", rule: "replace,criterion=always"}; }
 function price(answer) {
   const {n, here, touched, data} = answer, {who} = other(asked.lives[answer.place]), known = Boolean(asked.state.gold);
-  at("one").textContent = touched ? `Put ${who}’s token at ${here + 1} of ${data.label}: about ${n - here} tokens` : "Choose a token, to put the other model’s there";
+  at("one").textContent = touched ? `Put ${who}’s token at ${here + 1} of ${data.label}: about ${n - here} tokens` : "Choose a token to replace it with the other model’s";
   at("all").textContent = `Put ${who}’s token at each of ${n} places of ${data.label}: up to ${n} continuations, about ${(n * (n + 1) / 2).toLocaleString("en")} tokens`;
   at("one").disabled = !known || !touched; at("all").disabled = !known;
   for (const name of ["one", "all"]) at(name).title = known ? "" : "The right answer is not known: type it above, and ask again.";
