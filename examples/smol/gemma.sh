@@ -7,8 +7,8 @@ set -euo pipefail
 out=$1 seed=$2
 training=$out/train-$seed
 
-rlvr-dir train examples/smol/train.yaml --base "$out/base" --data "$out/data/train.jsonl" --seeds "$seed" --no-track \
-    --out "$training"
+rlvr-dir train examples/smol/train.yaml --base "$out/base" --data "$out/data/train.jsonl" --seeds "$seed" \
+    --set dapo.learning_rate=3e-6 --no-track --out "$training"
 for sweep in decision cells; do
     deciders=()
     [[ $sweep == cells ]] && deciders=(--set "parameters.decode.decider.values=[base,rl]")
