@@ -16,5 +16,5 @@ for sweep in decision cells; do
     [[ -f $out/sweeps/$name/summary.json ]] || rlvr-dir sweep run "examples/smol/$sweep.yaml" --no-track --out "$out" \
         --set "name=$name" --set "tasks=[$out/data/many_medium.jsonl]" --set sampling.samples=2 \
         --set metric.name=avg_at_2 --set "parameters.decode.tau.ratio=[0.04]" "${deciders[@]}" \
-        --set "pair=Gemma-3-270M-$seed=$training/seed-$seed"
+        --set engine.max_num_seqs=64 --set engine.kv_cache_gib=1 --set "pair=Gemma-3-270M-$seed=$training/seed-$seed"
 done
