@@ -4,7 +4,7 @@
 #
 #     examples/stage/decide.sh runs/paper-stage seed-1
 #
-# A placebo (a pair without step-2/ and so on) has neither the copy nor the step.
+# A placebo has neither the copy nor the step.
 set -euo pipefail
 out=$1 name=$2
 pair=$out/pairs/$name
@@ -21,7 +21,7 @@ decode() {  # NAME RL CRITERION SHARES DECIDERS
 
 decode "$name" "$pair/rl" delta_logp "[0.02,0.05,0.2]" "[base,rl,gate]"
 decode "$name" "$pair/rl" kl "[0.2]" "[base,rl,gate]"
-[[ -d $pair/step-2 ]] || exit 0
+[[ $name == seed-* || $name == plain-* ]] || exit 0
 
 sharp=$out/pairs/sharp-$name
 [[ -d $sharp ]] || rlvr-dir pair sharpen "$pair/base" --temperature 0.5 --out "$sharp"
