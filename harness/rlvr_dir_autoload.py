@@ -7,8 +7,8 @@ lm-eval has none of the name, and, where a run asks for our model, (c) puts all 
 `aime24` is one greedy sample with another prompt) and leaves lm-eval's index of its own 14,000 files out where no task
 of it is asked for, checks the request before any model loads, keeps its rollouts and logs its results.
 
-It has one more errand: in a process that one of our vLLM engines has spawned it begins to watch the parent, before vLLM
-is imported (`rlvr_dir.watch`).
+In a process that one of our vLLM engines has spawned, it also begins to watch the parent, before vLLM is imported
+(`rlvr_dir.watch`).
 
 RLVR_DIR_NO_AUTOLOAD=1 turns it off. Nothing here may ever break the start of Python: all of it is guarded.
 """

@@ -133,10 +133,10 @@ SUMMARY = (  # sentences with numbers, by the names of their claims; if a number
     "Letting RL decide which of them to drop is worth {interventions/own_draw/delta_logp} over resampling from base.",
     "KL(base ‖ RL) on base's responses has a mean of {tokens/kl_base_rl/base}, a median of {tokens/kld_50/base}, a "
     "99.9 % quantile of {tokens/kld_99.9/base} and a maximum of {tokens/kld_100/base}.",
-    "Both models have the same most likely token at {tokens/same_top/rl} of the positions in RL's responses. Half of "
-    "their Jensen–Shannon divergence (JS) is on {tokens/js_half/rl} of the positions.",
-    "{weights/equal_bf16} of the weights are identical in bfloat16. The first singular value of each ΔW contains "
-    "{weights/first} of its energy.",
+    "Both models have the same most likely token at {tokens/same_top/rl} of the positions in RL's responses. "
+    "{tokens/js_half/rl} of the positions account for half of the total Jensen–Shannon divergence (JS).",
+    "{weights/equal_bf16} of the weights are identical in bfloat16. The largest singular values of the matrices' "
+    "changes ΔW account for {weights/first} of the squared Frobenius norm of all changes.",
 )
 
 

@@ -29,7 +29,7 @@ from rlvr_dir.checkpoints.weights import INDEX
 from rlvr_dir.config import EvalSpec, Pair, load_eval, parse
 from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import DamagedError, UserError, mention, unknown
-from rlvr_dir.evals.plan import PROMPT, Gpus, Plan, memory_of
+from rlvr_dir.evals.plan import PROMPT, Gpus, Plan, memory_of, plural
 from rlvr_dir.evals.speed import speed_of
 from rlvr_dir.files import check_writable, write_file
 from rlvr_dir.problems.benchmark import Benchmark
@@ -383,7 +383,13 @@ def dry_run_words(request: Request, *, records: Path, gpus: Gpus | None = None) 
         speed = speed_of(records, weights, request.spec.engine)
         memory = {name: memory_of(pair, request.spec.engine)}
         plan = Plan(
-            f"{name}: {len(rows)} rows", rows, longest, request.spec.engine, memory=memory, speed=speed, gpus=gpus
+            f"{name}: {plural(len(rows), 'decoding')}",
+            rows,
+            longest,
+            request.spec.engine,
+            memory=memory,
+            speed=speed,
+            gpus=gpus,
         )
         lines.append(plan.text())
     lines += unmeasured(request, questions)

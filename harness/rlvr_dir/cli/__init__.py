@@ -20,8 +20,8 @@ from rlvr_dir.text import visible
 
 HELP = """What did RLVR change in this model, token by token, and can that change be used?
 
-Decodes with a base model and its RL-trained successor at once, replaces or extrapolates tokens where
-log pi_RL - log pi_Base says so, and scores the result. With no model named, the embedded tiny pair is used.
+Decodes with a base model and its RL-trained successor at once. Where log π_RL − log π_base is below a threshold, it
+replaces base's token, or extrapolates past RL. With no model named, the embedded tiny pair is used.
 """
 # Each command, or group of commands, and its module, which is imported when it is called.
 USE = {

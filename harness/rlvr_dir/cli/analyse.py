@@ -69,7 +69,10 @@ def analyse_credit(
     tokens: Annotated[int, typer.Option(help="Flagged tokens to change, per problem and decoding.", min=1)] = 8,
     noises: Annotated[
         int,
-        typer.Option(help="Replays with fresh noise per changed token, besides the one with its own noise.", min=0),
+        typer.Option(
+            help="Replays per changed token with new random numbers, in addition to the one with the original ones.",
+            min=0,
+        ),
     ] = 2,
     undo: Annotated[
         bool,
@@ -77,7 +80,7 @@ def analyse_credit(
     ] = False,
     draw: Annotated[int, typer.Option(help="Seed for choosing the tokens.")] = 0,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what is still to generate and its cost; run nothing.")
+        bool, typer.Option("--dry-run", help="Show what is still to be generated and its cost; run nothing.")
     ] = False,
     records: Annotated[
         Path, typer.Option(help="Folder for responses and replays. Cached ones are not generated again.")
@@ -119,7 +122,7 @@ def analyse_curves(
         ),
     ],
     step: Annotated[
-        int | None, typer.Option(help="Step whose gradient mass is shown. Default: the mean over all.")
+        int | None, typer.Option(help="Step whose gradient mass is shown. Default: the mean over all steps.")
     ] = None,
     out: AnalysisOut = OUT,
 ) -> None:

@@ -31,7 +31,9 @@ def audit_command(
     rows: Annotated[
         str,
         typer.Option(
-            metavar=LIST, help="Groups of rows. `interventions` takes hours; `tokens` and `weights` take minutes."
+            metavar=LIST,
+            help="Groups of rows. `outcomes` and `tokens` generate the responses of both models; `weights` takes "
+            "minutes, `interventions` hours.",
         ),
     ] = ROWS,
     beside: Annotated[
@@ -42,11 +44,13 @@ def audit_command(
     ] = None,
     low_rank: Annotated[
         str,
-        typer.Option(metavar=LIST, help="Ranks, such as 1,8: score base with only that part of each matrix's change."),
+        typer.Option(
+            metavar=LIST, help="Ranks, such as 1,8: also measure base plus only that part of each matrix's change."
+        ),
     ] = "",
     floor: Annotated[
         bool,
-        typer.Option(help="To the rows of tokens, add base compared with itself in another type and batch."),
+        typer.Option(help="Compare base with itself in another dtype and batch, in the rows about tokens."),
     ] = True,
     placebo: Annotated[
         Literal["sharp"] | None, typer.Option(help="Add a column in which a sharpened copy of base replaces RL.")
@@ -57,7 +61,7 @@ def audit_command(
     every: Annotated[
         int | None,
         typer.Option(
-            help="If RL is a folder of checkpoints, add a column for each step that this divides, and for the last.",
+            help="If RL is a folder of checkpoints, add a column for every Nth step and for the last.",
             min=1,
         ),
     ] = None,
@@ -66,7 +70,9 @@ def audit_command(
     ] = None,
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(metavar="CONDITION", help="Exit with status 1 if this holds: 'gain < 0'. Can be repeated."),
+        typer.Option(
+            metavar="CONDITION", help="Exit with status 1 if this holds, such as 'gain < 0' (names are in audit.csv)."
+        ),
     ] = None,
     dry_run: DryRun = False,
     gpus: GpuCount = None,

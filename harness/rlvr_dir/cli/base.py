@@ -21,7 +21,7 @@ PLAIN: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
 # The options from specs that `--help` shows; `--help-all` shows the others, too.
 USUAL = {
     "tasks", "limit", "pair", "base", "pretrained", "rl", "mode", "criterion", "tau", "gamma", "temperature", "top_p",
-    "max_tokens", "seed", "samples", "backend", "host", "port",
+    "max_tokens", "seed", "samples", "backend", "dtype", "host", "port", "ui",
 }  # fmt: skip
 
 
@@ -57,7 +57,7 @@ class Command(TyperCommand):
             with formatter.section(title):
                 formatter.write_dl(rows)
         if further:
-            text = f"--help-all shows {len(further)} more, as {further[0].opts[0]} and {further[-1].opts[0]}."
+            text = f"--help-all shows {len(further)} more, such as {further[0].opts[0]} and {further[-1].opts[0]}."
             formatter.write(f"\n{text}\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -18,16 +18,20 @@ def bench_decode_command(
         str, typer.Option(metavar=LIST, help="Number of sequences to decode at once, on 30 prompts.")
     ] = "240",
     engines: Annotated[
-        str, typer.Option(metavar=LIST, help="Engines to time. The others are compared with `pair`.")
+        str,
+        typer.Option(
+            metavar=LIST, help="Engines to time: single (RL alone), pair, transformers (our caches), stock, calls."
+        ),
     ] = ("single,pair,transformers,stock,calls"),
-    tokens: Annotated[int, typer.Option(help="Most new tokens of each sequence.", min=1)] = 64,
+    tokens: Annotated[int, typer.Option(help="Maximum number of new tokens per sequence.", min=1)] = 64,
     rounds: Annotated[int, typer.Option(help="Measured rounds, after one to warm up.", min=1)] = 3,
     threads: Threads = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else.")] = False,
 ) -> None:
     """Measure tokens per CPU-second of RL alone, the pair, and other engines.
 
-    The others are transformers with its own caches and with ours, and one token per call.
+    single: RL alone in vLLM. pair: both models in one engine. transformers: our transformers engine. stock: the same
+    with transformers' own caches. calls: two engines, one token per call.
     """
 
     from rlvr_dir.bench.decode import bench_decode

@@ -41,7 +41,7 @@ def evaluate_command(
         bool,
         typer.Option(
             "--controls",
-            help="Add base, rl, reject and veto for each replacement, and γ = 0 for each extrapolation.",
+            help="Add base and rl; for each replacement reject and veto; for each extrapolation γ = 0.",
         ),
     ] = False,
     details: Annotated[
@@ -179,7 +179,7 @@ Results = Annotated[
     list[str],
     typer.Argument(
         help="Result files or folders of them, records (folder, or the first digits of a hash) or run:ID. Write "
-        "NAME=PLACE to name RL in the tables."
+        "NAME=PLACE to give the RL model of a result a name."
     ),
 ]
 Store = Annotated[Path, typer.Option(help="Folder of records, for hashes.")]
@@ -214,7 +214,7 @@ def table_command(
     runs: Runs = Path("runs"),
     tracking: Tracking = None,
 ) -> None:
-    """Write the responses of results as CSV, one per row.
+    """Write one CSV row per response: its verdict, length and settings, without its text.
 
     \b
         rlvr-dir table runs/demo --csv responses.csv
@@ -245,18 +245,20 @@ def compare_command(
     across: Annotated[
         str,
         typer.Option(
-            help="In what, comma-separated, compared results may differ: grader, data, problems (the common "
-            "ones are taken), temperature, top_p, max_tokens."
+            help="Settings in which compared results may differ, comma-separated: grader, data, problems (the common "
+            "ones are used), temperature, top_p, max_tokens."
         ),
     ] = "",
     gain: Annotated[
         float | None,
-        typer.Option(help="A gain in points: also print how many problems would detect it with 80 % chance."),
+        typer.Option(help="A gain in points: also print how many problems are needed to detect it (80 % chance)."),
     ] = None,
     equal_forwards: Annotated[
         bool,
         typer.Option(
-            "--equal-forwards", help="Add the score of one model with as many forward passes as two, and token budgets."
+            "--equal-forwards",
+            help="Also compare at equal cost: with votes of one model that use as many forward passes, and within "
+            "equal numbers of tokens.",
         ),
     ] = False,
     crossing: Annotated[
@@ -268,7 +270,7 @@ def compare_command(
     runs: Runs = Path("runs"),
     tracking: Tracking = None,
 ) -> None:
-    """Compare results in pairs, with intervals and Holm's correction.
+    """Compare results two at a time on the same problems, with intervals and Holm's correction.
 
     Only results with the same problems, sampling settings and grader are compared. p values are corrected over the
     whole table. For example:
@@ -298,8 +300,8 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the table, the results and the MLflow store.")] = Path(
         "runs/demo"
     ),
-    problems: Annotated[int, typer.Option(help="Of each benchmark.", min=2, max=240)] = 60,
-    samples: Annotated[int, typer.Option(help="Responses a problem.", min=2)] = 16,
+    problems: Annotated[int, typer.Option(help="Problems of each benchmark.", min=2, max=240)] = 60,
+    samples: Annotated[int, typer.Option(help="Responses per problem.", min=2)] = 16,
     backend: Annotated[str, typer.Option(help="auto, vllm or transformers.")] = "auto",
 ) -> None:
     """Decode the tiny pair with every mode and print one table."""

@@ -9,7 +9,7 @@ from rlvr_dir.errors import unknown
 
 
 def keys_command(kind: Annotated[str, typer.Argument(help="eval, sweep, train, or sweep-of-trainings.")]) -> None:
-    """Print the keys of a YAML file, with defaults and meanings.
+    """Print the keys that a YAML file may have, with defaults and meanings.
 
     The output is a file to start from:
 

@@ -25,8 +25,8 @@ from rlvr_dir.config.serving import Address, Limits
 
 # The groups of a command's help, after its own options.
 GROUPS: dict[type[Spec], str] = {
-    EvalSpec: "Benchmarks", Pair: "Models", Decoding: "Rule", Sampling: "Sampling", Address: "Server", Limits: "Limits",
-    EngineSpec: "Engine",
+    EvalSpec: "Benchmarks", Pair: "Models", Decoding: "Decoding", Sampling: "Sampling", Address: "Server",
+    Limits: "Limits", EngineSpec: "Engine",
 }  # fmt: skip
 
 

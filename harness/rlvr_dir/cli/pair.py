@@ -52,8 +52,8 @@ def check_command(
 ) -> None:
     """Check whether two checkpoints can be decoded together, and show what differs.
 
-    Reads configurations, tokenizers and, of local checkpoints, weights. Every engine begins with the same checks. Exit
-    status: 0 if the pair can be decoded, 1 if not, 2 if that cannot be checked here. For example:
+    Reads configurations, tokenizers and, for local checkpoints, the headers of weights. Every engine begins with the
+    same checks. Exit status: 0 if the pair can be decoded, 1 if not, 2 if that cannot be checked here. For example:
 
     \b
         rlvr-dir pair check orz-7b
@@ -93,8 +93,8 @@ def expo_command(
 ) -> None:
     """Write RL's weights extrapolated: theta_RL + gamma (theta_RL - theta_base).
 
-    A baseline of one model (ExPO, arXiv 2404.16792). It is written in float32, because a small step would vanish in
-    bfloat16, so decode it in float32 too. For example:
+    A single-model baseline (ExPO, arXiv 2404.16792). It is written in float32, because a small step would vanish in
+    bfloat16, so decode it in float32, too. For example:
 
     \b
         rlvr-dir pair expo my-base my-rl --gamma 0.5 --out runs/expo-0.5
@@ -120,9 +120,9 @@ def low_rank_command(
     """Write base with only the low-rank part of RL's change.
 
     Each matrix W, including embeddings and output layer, becomes W_base + the best approximation of W_RL - W_base of
-    that rank. Vectors (norms, biases) have rank 1 and are RL's. Experts that are stored as one tensor are approximated
-    one by one. The checkpoint is written in float32, because a change that is rounded to bfloat16 has full rank, so
-    decode it in float32 too. For example:
+    that rank. Vectors (norms, biases) are copied from RL. If the experts of a layer are stored in one tensor, each is
+    approximated separately. The checkpoint is written in float32, because a change that is rounded to bfloat16 has full
+    rank, so decode it in float32, too. For example:
 
     \b
         rlvr-dir pair low-rank my-base my-rl --rank 1 --out runs/rank-1

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from rlvr_dir.evals.plan import Gpus
 
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print what is cached, what is to generate and the cost. Run nothing.")
+    bool,
+    typer.Option("--dry-run", help="Print what is cached, what is still to be generated, and the cost. Run nothing."),
 ]
 GpuCount = Annotated[int | None, typer.Option("--gpus", help="GPUs to plan for; by default this machine's.", min=1)]
-GpuMemory = Annotated[float | None, typer.Option(help="Memory in GiB of each GPU to plan for, such as 80.", min=1)]
+GpuMemory = Annotated[float | None, typer.Option(help="Memory of each GPU to plan for, in GiB, such as 79.1.", min=1)]
 Probe = Annotated[
     bool,
     typer.Option(

@@ -32,7 +32,7 @@ def _say_if_empty(store: Path) -> None:
 
 @app.command("list")
 def records_list(store: RecordsFolder = RECORDS) -> None:
-    """List every record: decoding, pair, state, responses, share of changed tokens, date. `show` prints all of one."""
+    """List every record: decoding, pair, state, responses, share of changed tokens, date. `records show` prints one."""
     from rlvr_dir.config.pair import model_name
     from rlvr_dir.records.commands import list_records
 
@@ -103,7 +103,7 @@ def records_results(
     ] = False,
     store: RecordsFolder = RECORDS,
 ) -> None:
-    """Make result files again from records, by any grader.
+    """Rebuild result files from records, with any grader.
 
     `rlvr-dir track sync` logs them to MLflow. For example:
 
@@ -198,7 +198,9 @@ def records_gc(
     drop: Annotated[
         list[str] | None, typer.Option(help="A record to delete as well, by the first digits of its hash.")
     ] = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Really delete. Without it, only list the files.")] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete the files. Without it, they are only listed.")
+    ] = False,
     store: RecordsFolder = RECORDS,
 ) -> None:
     """Find, or delete, files that are not needed.

@@ -40,13 +40,16 @@ def report(
     tracking: Tracking = None,
     ui: Annotated[
         int | None,
-        typer.Option(help="Link results to their runs in `rlvr-dir ui` at this port. On a server they always are."),
+        typer.Option(
+            help="Link results to their runs in `rlvr-dir ui` at this port. Results on a tracking server always are."
+        ),
     ] = None,
     tasks: Annotated[str | None, typer.Option(metavar=LIST, help="Benchmarks to report. Default: all.")] = None,
     analyses: Annotated[
         list[Path] | None,
         typer.Option(
-            "--analysis", help="A file that `rlvr-dir analyse` wrote, or a folder of them; give it again for more."
+            "--analysis",
+            help="A file that `rlvr-dir analyse` or `audit` wrote, or a folder of them; give it again for more.",
         ),
     ] = None,
     tokens: Annotated[

@@ -17,7 +17,9 @@ def score_command(
     options: dict[str, Any],
     names: Annotated[
         list[str],
-        typer.Argument(metavar="[BASE RL] TEXTS", help="Two checkpoints, and a file of texts. Default: the tiny pair."),
+        typer.Argument(
+            metavar="[BASE RL] TEXTS", help="Two checkpoints (by default the tiny pair), and a file of texts."
+        ),
     ],
     who: Annotated[bool, typer.Option("--who", help="Test which model wrote the texts.")] = False,
     candidate: Annotated[
@@ -32,7 +34,7 @@ def score_command(
     ] = 1.0,
     top_p: Annotated[float, typer.Option(help="Top-p at which they were sampled.", min=0.01, max=1)] = 1.0,
     out: Annotated[
-        Path, typer.Option(help="Folder for report.html, score.json, tokens.parquet and the scores themselves.")
+        Path, typer.Option(help="Folder for report.html, score.json, tokens.parquet, and what is needed to resume.")
     ] = Path("scored"),
 ) -> None:
     """Score given texts with both models, token by token.
@@ -41,7 +43,7 @@ def score_command(
     as TRL, verl or prime-rl write it, JSON lines or parquet. Token ids are used if the file has them. If it has
     log-probabilities, they are compared with those of --writer.
 
-    Run the same command again to resume. With --who, score in the type in which the texts were written (--dtype).
+    Run the same command again to resume. With --who, score in the dtype of the model that wrote the texts (--dtype).
 
     \b
         rlvr-dir score my-base my-rl texts.jsonl

@@ -18,10 +18,15 @@ def serve_command(
     options: dict[str, Any],
     rules: Annotated[
         list[str] | None,
-        typer.Option("-d", "--rule", help="A decoding to list as a model, as 'replace,tau=-0.3'. Can be repeated."),
+        typer.Option(
+            "-d",
+            "--decoding",
+            "--rule",
+            help="A decoding to list as a model, such as replace,tau=-0.3. Can be repeated.",
+        ),
     ] = None,
 ) -> None:
-    """Serve a pair with OpenAI's API (chats and completions), with its own decoding for each request.
+    """Serve a pair with OpenAI's API (chats and completions). Every request may choose its own decoding.
 
     The server is vLLM's. A request sets its decoding in the model's name or in additional fields (extra_body).
     Otherwise the decoding of the options is used. The same seed, problem and sample give the same tokens as `eval`. For
@@ -31,10 +36,10 @@ def serve_command(
         rlvr-dir serve                                     # the tiny pair at http://127.0.0.1:8000
         rlvr-dir serve --pair dapo-32b --mode extrapolate --tau -0.3 --gamma 0.05
         curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' \\
-            -d '{"model": "tiny:replace,tau=-0.1", "prompt": "Problem: 2 + 3 = ?", "seed": 0, "max_tokens": 64}'
+            -d '{"model": "tiny:replace,tau=-0.1", "prompt": "<bos>Ann has 45 pens a gets 7 how many ?", "seed": 0}'
 
-    A request may set mode, criterion, tau, gamma, primary, window, temperature, top_p, max_tokens, seed, problem,
-    sample and n. On SIGTERM running requests are finished.
+    A request may set every field of a decoding, temperature, top_p, max_tokens, seed, problem, sample and n. On
+    SIGTERM running requests are finished.
     """
     from rlvr_dir.serve.run import Served, serve
 

@@ -21,7 +21,7 @@ app = group("Grids and searches over decodings, or trainings.")
 
 OUT = Path("runs")
 SweepOut = Annotated[Path, typer.Option(help="Folder for sweeps/NAME, the records and the MLflow store.")]
-Records = Annotated[Path | None, typer.Option(help="records./records.")]
+Records = Annotated[Path | None, typer.Option(help="Folder for the responses. Default: OUT/records.")]
 Track = Annotated[bool, typer.Option(help="Log to MLflow.")]
 SweepName = Annotated[
     str, typer.Argument(help="The sweep's name, its folder, or its file (needed if it uses criteria of your own).")

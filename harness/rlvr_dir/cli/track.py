@@ -19,7 +19,8 @@ Tracking = Annotated[
     str | None,
     typer.Option(
         "--tracking",
-        help="http://HOST:PORT, sqlite:///FILE, or off. Default: RLVR_DIR_TRACKING_URI, or a folder.",
+        help="http://HOST:PORT, sqlite:///FILE, or off. Default: RLVR_DIR_TRACKING_URI, or else a sqlite "
+        "file beside the results.",
     ),
 ]
 
@@ -28,11 +29,11 @@ Tracking = Annotated[
 def sync_command(
     folder: Annotated[Path, typer.Argument(help="Folder of result files that eval or demo wrote.")] = Path("runs"),
     tracking: Tracking = None,
-    experiment: Annotated[str | None, typer.Option(help="Default: rlvr-dir-TASK.")] = None,
+    experiment: Annotated[str | None, typer.Option(help="MLflow experiment. Default: rlvr-dir-TASK.")] = None,
 ) -> None:
     """Log the results that have no run yet.
 
-    Running it again does nothing more. For example, after MLflow was unavailable:
+    Running it again is harmless. For example, after MLflow was unavailable:
 
     \b
         rlvr-dir track sync runs/demo --experiment rlvr-dir-demo
@@ -43,8 +44,8 @@ def sync_command(
 
 
 def ui(
-    store: Annotated[Path, typer.Option(help="Folder with mlflow.db.")] = Path("runs"),
-    port: Annotated[int, typer.Option(help="Of 127.0.0.1.", min=1, max=65535)] = 5000,
+    store: Annotated[Path, typer.Option("--store", "--runs", help="Folder with mlflow.db.")] = Path("runs"),
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.", min=1, max=65535)] = 5000,
     tracking: Tracking = None,
 ) -> None:
     """Open the MLflow pages of a store, with links to comparisons.

@@ -26,13 +26,15 @@ def train_command(
     file: Annotated[Path | None, typer.Argument(help="A YAML file; options change its values.")] = None,
     backend: Annotated[str | None, typer.Option(help="trl (default, one machine) or verl (a cluster).")] = None,
     preset: Annotated[
-        str | None, typer.Option(help="The paper's training, for verl: qwen25-math-7b or qwen3-8b-base.")
+        str | None, typer.Option(help="A training of the paper, with backend verl: qwen25-math-7b or qwen3-8b-base.")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help=f"Reweight the advantages, default none: {method_names()}.")
+        str | None, typer.Option(help=f"How to reweight the advantages: {method_names()}. Default: none.")
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help=f"Its strength; default {default_alphas()}.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Seeds, comma-separated, as 0,1,2.")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help=f"Strength of the reweighting. Default: {default_alphas()}.")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, comma-separated, such as 0,1,2.")] = None,
     steps: Annotated[int | None, typer.Option(help="RL steps; each makes several updates.")] = None,
     rollout_top_p: Annotated[float | None, typer.Option(help="Top-p of the rollouts; 1 is the policy itself.")] = None,
     base: Annotated[
@@ -44,11 +46,12 @@ def train_command(
         typer.Option(help="Benchmarks to validate on, comma-separated, or none; with the tiny base tiny_medium."),
     ] = None,
     change: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a key, as dapo.samples=8; repeat it for several.")
+        list[str] | None, typer.Option("--set", help="Change a key, such as dapo.samples=8. Can be repeated.")
     ] = None,
     against: Annotated[Path | None, typer.Option(help="Folder of a training to compare with, seed by seed.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the training; default runs/train/NAME, by file or method.")
+        Path | None,
+        typer.Option(help="Folder of the training. Default: runs/train/NAME, with the file's or the method's name."),
     ] = None,
     track: Annotated[bool, typer.Option(help="Log each seed to MLflow, step by step.")] = True,
     tracking: Tracking = None,
@@ -60,7 +63,7 @@ def train_command(
 ) -> None:
     """Train with DAPO and save the result as a pair with its base.
 
-    Interrupt it, even with kill -9, and run the same command again: it resumes from its last checkpoint. For example:
+    If it is interrupted, even by kill -9, the same command resumes from its last checkpoint. For example:
 
     \b
         rlvr-dir train --seeds 0,1,2

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Tokenizer = Annotated[
     str | None,
     typer.Option(
-        help="Where the tokenizer is: a directory or hub id, or `records` for the local places that records which you "
-        "trust name. Default the decoded pair's, the tiny pair's, or what records name below this folder."
+        help="Where the tokenizer is: a directory or hub id, or `records` to use the local folders that your own "
+        "records name. Default: the decoded pair's, the tiny pair's, or what records name below the current folder."
     ),
 ]
 # The decodings if nothing was evaluated.

@@ -55,8 +55,9 @@ class Decoding(Spec, frozen=True):
     mode: Mode = Field(
         default="rl",
         description="How to decode. `base`, `rl`: that model alone. `replace`: resample flagged tokens from RL. "
-        "`extrapolate`: resample them from a distribution pushed past RL (see gamma). `resample`: from base. "
-        "`veto`: always drop them, base writes another. `reject`: drop them if RL would, base writes another.",
+        "`extrapolate`: resample them from a distribution past RL's (see gamma). `resample`: resample them from base. "
+        "`veto`: drop every flagged token; base writes another. `reject`: drop a flagged token if RL samples another "
+        "one; base writes.",
     )
     primary: Primary = Field(
         default="base",
@@ -65,8 +66,9 @@ class Decoding(Spec, frozen=True):
     gate: InstanceOf[Gate] | None = None
     decider: Annotated[Decider | float | None, BeforeValidator(lambda value: _decider(value))] = Field(
         default=None,
-        description="What drops a flagged token: gate (always), base or rl (unless its draw is the same token), or a "
-        "probability. The mode's model then writes another token. Unset, its draw may be the same token.",
+        description="Who decides whether a flagged token is dropped: gate (always), base or rl (if it samples another "
+        "token), or a probability. The mode's model then writes another token. If not set, that model's own sample "
+        "decides.",
     )
     gamma: float = Field(
         default=0.0,
@@ -76,7 +78,8 @@ class Decoding(Spec, frozen=True):
     )
     window: Annotated[str | None, BeforeValidator(lambda value: _normal_window(value))] = Field(
         default=None,
-        description="Tokens that the criterion may flag, as a slice: 0:16, 16:, or of max_tokens: 0:25%, 25%:.",
+        description="Positions where tokens may be flagged, as a slice (0:16 or 16:), or as a share of max_tokens "
+        "(0:25% or 25%:).",
     )
 
     if TYPE_CHECKING:
@@ -87,12 +90,17 @@ class Decoding(Spec, frozen=True):
     def options(cls) -> dict[str, FieldInfo]:
         """Return the fields, with the criterion and the parameters of all criteria instead of the gate."""
         criterion: Any = Field(
-            default="delta_logp", description=f"Criterion that flags tokens: {', '.join(gates())}, or your own as "
-            "package.module:CLASS.",
+            default="delta_logp", description=f"Criterion that flags tokens: {', '.join(gates())} (kl is the mean of "
+            "kl_rl_base and kl_base_rl), or your own as package.module:CLASS.",
         )  # fmt: skip
         criterion.annotation = str
         fields = {name: info for name, info in cls.model_fields.items() if name != "gate"}
-        return fields | {"criterion": criterion} | parameters()
+        mode: Any = Field(
+            default=None, description=f"{fields['mode'].description} Default: rl; with tau replace, and with "
+            "tau and gamma extrapolate.",
+        )  # fmt: skip
+        mode.annotation = str
+        return fields | {"mode": mode, "criterion": criterion} | parameters()
 
     @model_validator(mode="before")
     @classmethod

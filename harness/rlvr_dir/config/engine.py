@@ -67,7 +67,9 @@ class EngineSpec(Spec, frozen=True):
     )
     max_model_len: int | None = Field(default=None, ge=8, description="Context in tokens; by default the models' own.")
     max_num_seqs: int = Field(default=256, ge=1, description="Responses decoded at once.")
-    max_num_batched_tokens: int | None = Field(default=None, ge=8, description="Most tokens per step of vLLM.")
+    max_num_batched_tokens: int | None = Field(
+        default=None, ge=8, description="Maximum number of tokens per step of vLLM."
+    )
     tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs that share each layer.")
     pipeline_parallel_size: int = Field(default=1, ge=1, description="Only 1: a pair cannot be split by layers.")
     gpu_memory_utilization: float = Field(
@@ -95,7 +97,7 @@ class EngineSpec(Spec, frozen=True):
     )
     chat_template_kwargs: Annotated[dict[str, JsonValue], BeforeValidator(read_kwargs)] = Field(
         default_factory=dict,
-        description="Arguments of the chat template, as enable_thinking=false. Unknown arguments are an error.",
+        description="Arguments of the chat template, such as enable_thinking=false. Unknown arguments are rejected.",
     )
     vllm_args: dict[str, Any] = Field(
         default_factory=dict, description="Further arguments of vllm.LLM that have no option here."

@@ -126,8 +126,8 @@ class Presentation(Spec, frozen=True):
     )
     grader: Grader | None = Field(
         default=None,
-        description="robust; plain: math-verify alone, as in the paper; or math_dapo: the last 'Answer:', as its "
-        "trainings were rewarded. By default the benchmark's own, otherwise robust.",
+        description="robust; plain: math-verify alone, as in the paper; or math_dapo: the last 'Answer:', as in "
+        "the paper's trainings. By default the benchmark's own, otherwise robust.",
     )
 
     @classmethod

@@ -32,10 +32,12 @@ class SamplingSettings(Spec, frozen=True):
         default=1.0,
         ge=0.0,
         le=100.0,
-        description="Divides both models' logits; 0 is greedy: one sample, no top_p, no seed.",
+        description="Divides both models' logits; 0 is greedy: one sample, and top_p and seed are ignored.",
     )
-    top_p: float = Field(default=0.7, gt=0.0, le=1.0, description="Nucleus of each policy.")
-    max_tokens: int = Field(default=20_000, ge=1, description="Most new tokens; the context may allow fewer.")
+    top_p: float = Field(default=0.7, gt=0.0, le=1.0, description="Top-p of each model's own distribution.")
+    max_tokens: int = Field(
+        default=20_000, ge=1, description="Maximum number of new tokens; the context may allow fewer."
+    )
     seed: int = Field(default=0, ge=0, lt=2**63, description="Random seed.")
 
     @model_serializer(mode="plain")
@@ -100,7 +102,7 @@ class Sampling(SamplingSettings, frozen=True):
     """Set the number of responses per problem, and how each is sampled. Greedy decoding has one."""
 
     samples: int = Field(
-        default=32, ge=1, description="Responses per problem: Avg@k and Pass@k, k up to this; greedy has 1."
+        default=32, ge=1, description="Responses per problem, the largest k of Avg@k and Pass@k; 1 if greedy."
     )
 
     @property

@@ -115,7 +115,7 @@ class Search(Spec, frozen=True):
     metric: Objective = Field(  # pyright: ignore[reportAssignmentType]  (the default is filled in once `metrics` are known)
         default=None, description="A name, default avg_at_N, or {name:, goal: minimize}."
     )
-    run_cap: int | None = Field(default=None, ge=1, description="Points at most.")
+    run_cap: int | None = Field(default=None, ge=1, description="Maximum number of points.")
     batch: int = Field(default=8, ge=1, description="For a search: how many points to decode together.")
     seed: int = Field(default=0, ge=0, lt=2**32, description="Seed of the search, not of the sampling.")
 
@@ -206,16 +206,16 @@ class Search(Spec, frozen=True):
             )
 
     def size(self) -> str:
-        """Describe the number of points as a product: `5 tau x 3 gamma = 15 points`."""
+        """Describe the number of points as a product: `5 values of tau × 3 values of gamma = 15 points`."""
         pairs = len(self.pairs)
         if self.method != "grid":
             return f"{self.run_cap} points by {self.method}" + (f" on each of {pairs} pairs" if pairs > 1 else "")
         factors = [(pairs, "pairs")] if pairs > 1 else []
         for name, parameter in self.parameters.items():
-            by = " by ratio" if isinstance(parameter, Ratio) else ""
-            factors.append((len(parameter.listed), name.partition(".")[2] + by))
+            kind = "shares for" if isinstance(parameter, Ratio) else "values of"
+            factors.append((len(parameter.listed), f"{kind} {name.partition('.')[2]}"))
         total = prod(count for count, _ in factors)
-        product = " x ".join(f"{count} {name}" for count, name in factors)
+        product = " × ".join(f"{count} {name}" for count, name in factors)
         few = self.run_cap is not None and self.run_cap * pairs < total
         capped = f", the first {self.run_cap} of {'each pair' if pairs > 1 else 'them'}" if few else ""
         return f"{product} = {total} points{capped}"

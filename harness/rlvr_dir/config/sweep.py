@@ -167,7 +167,8 @@ class SweepSpec(Presentation, Search, frozen=True):
     )
     limit: int | None = Field(default=None, ge=1, description="Only the first problems, for a quick look.")
     confirm: ConfirmationSplit | None = Field(
-        default=None, description="{split: 0.5}: half of the problems choose, the others are for `sweep confirm`."
+        default=None,
+        description="{split: 0.5}: half of the problems are used to select, the others are for `sweep confirm`.",
     )
     sampling: Sampling = Field(default_factory=Sampling, description="How tokens are drawn.")
     decode: Annotated[dict[str, Any], BeforeValidator(_read_decode)] = Field(
@@ -180,7 +181,7 @@ class SweepSpec(Presentation, Search, frozen=True):
         default=True, description="Controls of each point: true, false, or a list of replace, reject, veto."
     )
     samplings: tuple[OtherSampling, ...] = Field(
-        default=(), description="References drawn otherwise: [{temperature: 0.6, decodings: [rl]}]."
+        default=(), description="References with other sampling settings: [{temperature: 0.6, decodings: [rl]}]."
     )
     equal_forwards: bool = Field(default=False, description="Add the score of one model with as many forward passes.")
     engine: EngineSpec = Field(default_factory=EngineSpec, description="As the options of `rlvr-dir eval`.")

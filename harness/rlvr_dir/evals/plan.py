@@ -145,11 +145,6 @@ class Plan:
         """Return the plan as text; without `rows` only the sums."""
         lines = [self.title, *(["", self._table(), ""] if rows and self.rows else [])]
         lines.append(self._tokens())
-        if self.thresholds[0]:
-            lines.append(
-                f"Before the first point, up to {self.thresholds[0]:,} more responses are generated, from which "
-                "thresholds are found that are given by a share."
-            )
         lines += [self._hours(), *(self._memory() if rows else []), *self.notes]
         return "\n".join(line for line in lines if line is not None)
 
@@ -169,7 +164,9 @@ class Plan:
 
     def _tokens(self) -> str:
         cached = sum(row.cached or 0 for row in self.rows)
-        words = f"To generate: {self.missing:,} of {self.missing + cached:,} responses, {self.most:,} tokens at most. "
+        further = f" and up to {self.thresholds[0]:,} more to find thresholds" if self.thresholds[0] else ""
+        wanted = f"{self.missing:,} of {self.missing + cached:,} responses"
+        words = f"To generate: {wanted}{further}, {self.most:,} tokens at most. "
         if not self.missing:
             return f"To generate: nothing. All {cached:,} responses are cached."
         if self.mean is None:
@@ -203,7 +200,7 @@ class Plan:
 
     def _gpus(self, memory: Memory) -> list[str]:
         if self.gpus is None:
-            return ["Pass --gpus 8 --gpu-memory 80 to see which tensor_parallel_size fits GPUs that are not here."]
+            return ["Pass --gpus 8 --gpu-memory 79.1 to see which tensor_parallel_size fits GPUs that are not here."]
         rows, best = [], (0, 0)
         for size in (n for n in range(1, self.gpus.count + 1) if self.gpus.count % n == 0):
             engines = self.gpus.count // size
@@ -224,6 +221,11 @@ class Plan:
         advice = f"Most responses fit at once with tensor_parallel_size={best_size} and workers={workers}"
         advice += "." if now == (best_size, workers) else f"; now they are {now[0]} and {now[1]}."
         return [words, markdown_table(head, rows, left=0), advice]
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 decoding`, `26 decodings`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def memory_of(pair: Pair, engine: EngineSpec) -> Memory | str:

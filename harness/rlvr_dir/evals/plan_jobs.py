@@ -12,7 +12,7 @@ from rlvr_dir.decode.trace import columns
 from rlvr_dir.evals.jobs import Job, jobs_of
 from rlvr_dir.evals.loop import opened
 from rlvr_dir.evals.order import points_first
-from rlvr_dir.evals.plan import Gpus, Plan, PlanRow, memory_of
+from rlvr_dir.evals.plan import Gpus, Plan, PlanRow, memory_of, plural
 from rlvr_dir.evals.speed import speed_of
 from rlvr_dir.problems.data import preflight_of
 from rlvr_dir.records import RecordStore
@@ -72,7 +72,7 @@ def plan_jobs(
     pair = every[0].pair
     name = model_name(pair.rl)
     return Plan(
-        title or f"{len(rows)} decodings of {name}",
+        title or f"{plural(len(rows), 'decoding')} of {name}",
         rows,
         longest_of(every, engine),
         engine.spec,

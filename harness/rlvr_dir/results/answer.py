@@ -22,16 +22,19 @@ MOSTLY = 0.9  # a gate that flags this share of tokens selects nothing
 
 # What neighbouring decodings mean, in the order in which a reader compares them: (what you see, what it means).
 READING = (
-    ("replace ≈ rl, few tokens changed", "the flagged tokens carry the gain"),
+    ("replace ≈ rl, few tokens changed", "changing the flagged tokens is enough to get the gain"),
     ("replace between base and rl", "the flagged tokens carry a part of the gain; a wider gate may carry more"),
     ("replace above rl", "base with the new tokens scores above RL alone; confirm it on other problems"),
     ("replace ≈ reject", "it does not matter which model writes the new token; dropping base's token is enough"),
     ("reject ≈ resample", "it does not matter whether RL or base decides which flagged tokens to drop"),
-    ("reject above resample", "RL decides better than base which flagged tokens to drop; a sharpened copy may as well"),
+    (
+        "reject above resample",
+        "RL is a better judge than base of which flagged tokens to drop; a sharpened copy of base may be as good",
+    ),
     ("veto ≈ reject", "the gate alone is enough; RL is needed only to compute it"),
     ("veto above reject", "dropping every flagged token is better than letting RL decide"),
     ("veto far below base", "the gate flags good tokens; do not read reject − veto as a benefit of RL"),
-    ("a sharpened copy of base does the same", "the gain is sharpening, not what RL learned"),
+    ("a sharpened copy with RL's gain shows the same differences", "sharpening alone can explain the pattern"),
     ("nothing flagged", "the threshold is too strict; see docs/decoding.md#which-τ"),
 )
 ALIKE, OPEN, ABOVE, BELOW = "near 0", "open", "above 0", "below 0"
@@ -113,7 +116,7 @@ def differences(rows: Sequence[Comparison]) -> str:
         has_p = row.holm_p == row.holm_p
         verdict = ("significant" if row.holm_p < SIGNIFICANT else "not significant") if has_p else ""
         if row.nothing_differs:
-            verdict = "no problem differs"
+            verdict = f"equal on all {d.n} problems"
         name = f"{row.result.label} − {row.reference.label}" + (f" on {row.task}" if several else "")
         points = f"{100 * d.mean:+.1f} points"
         p = f"p {row.holm_text}" if has_p and not row.nothing_differs else ""
@@ -135,17 +138,17 @@ def detectable(rows: Sequence[Comparison]) -> str:
         return ""
     n = rows[0].difference.n
     return (
-        f"With {n} problems, a typical comparison here detects effects of about {100 * float(np.median(least)):.0f} "
-        "points or more (80 % chance)."
+        f"With these {n} problems, an effect has to be about {100 * float(np.median(least)):.0f} points to be found "
+        "significant with a chance of 80 % (median over these comparisons)."
     )
 
 
 def reading(results: Sequence[EvalResult]) -> str:
     """Return what these results show of `READING`, a line for each comparison that shows a row; empty if none does.
 
-    Two decodings count as alike if the 95 % interval of their difference contains 0 and lies within half of RL's gain.
-    A wider interval leaves the question open. If RL's gain over base is not above 0, there is nothing to explain. A
-    gate that flags most tokens, and a replacement that changes many, explain nothing either.
+    Two decodings count as alike if the 95 % interval of their difference contains 0 and lies within a quarter of RL's
+    gain on either side. A wider interval leaves the question open. If RL's gain over base is not above 0, there is
+    nothing to explain. A gate that flags most tokens, and a replacement that changes many, explain nothing either.
     """
     settings = [setting for setting in settings_of(results) if not _idle(setting)]
     rows = compare(settings) if len(settings) > 1 else []
@@ -158,7 +161,7 @@ def reading(results: Sequence[EvalResult]) -> str:
         return (
             "RL does not score significantly above base here, so there is no gain for the other decodings to explain."
         )
-    within = min((gain.mean for gain in gains), default=0.0) / 2
+    within = min((gain.mean for gain in gains), default=0.0) / 4
     lines = []
     for one, other, difference in pairs:
         modes, outcome = (one.decoding.mode, other.decoding.mode), _outcome(difference, within)

@@ -324,7 +324,7 @@ def evidence(rows: Sequence[stats.Comparison[Any]]) -> list[str]:
     units = {d.families or d.n: d.over.split(",")[0] for d in equal}
     still_open = [f"{100 * stats.unseen(n):.1f} % ({words})" for n, words in units.items()]
     sides = [side for row in rows for side in (row.result, row.reference)]
-    sentence = f"Where no problem differs, up to {', '.join(still_open)} of all such problems may still differ."
+    sentence = f"Where no tested problem differs, up to {', '.join(still_open)} of all problems of this kind may."
     return [*few_families(sides), *([sentence] if equal else [])]
 
 

@@ -98,8 +98,8 @@ def nats(value: float | None) -> str:
 
 def as_text(replaced: Replacements, most: int = 5) -> str:
     """Return the sentences of some replacements and a table of the `most` frequent, for a terminal."""
-    head = ["dropped", "written", "times", "problems", "Δ log p: of dropped", "of written"]
-    head += [] if replaced.right is None else ["correct responses"]
+    head = ["dropped", "written", "times", "problems", "Δ log p of dropped", "Δ log p of written"]
+    head += [] if replaced.right is None else ["correct, of responses with it"]
     rows = [
         (
             quoted(row["proposed_text"], row["proposed"]),

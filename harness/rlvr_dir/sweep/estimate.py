@@ -75,9 +75,9 @@ def estimate(spec: SweepSpec, out: Path, records: Path, *, gpus: Gpus | None = N
         if refined and spec.refined:
             refining += refined * responses
             notes.append(
-                f"{pair}: before the first point, {refined} thresholds are found on base's whole text. Then they are "
-                f"refined, each on as many samples as promise {EVENTS} flagged tokens, at most "
-                f"{refined * responses:,} responses that are not in the table."
+                f"{pair}: before the first point, {refined} thresholds are found on all of base's responses. Then each "
+                f"is refined on enough responses to have about {EVENTS} flagged tokens: at most "
+                f"{refined * responses:,} responses, which are not in the table."
             )
     if spec.method not in LISTED:
         controls = max(

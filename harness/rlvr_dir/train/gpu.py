@@ -167,7 +167,7 @@ def describe_memory(spec: TrainSpec, base: str, prompts: Iterable[Any], gpu: Gpu
         changes = "".join(f" {change}." for change in fit.changes) if fit else ""
         lines.append(f"It fits a GPU of {gib(gpu.total)} GiB.{changes}")
     else:
-        lines.append("Pass --gpu-memory 80 to see whether and how it fits a GPU of 80 GiB.")
+        lines.append("Pass --gpu-memory 79.1 to see whether and how it fits a GPU of 80 GB.")
     return lines
 
 

@@ -82,7 +82,7 @@ class DapoSettings(Spec, frozen=True):
         default=0, ge=0, description="The last so many tokens, over which the penalty grows; 0: no penalty."
     )
     overlong_penalty: float = Field(
-        default=1.0, gt=0, le=1, description="Penalty at full length; right is +1 and wrong is -1."
+        default=1.0, gt=0, le=1, description="Penalty at full length, on DAPO's scale from -1 to +1."
     )
     grader: Grader = Field(default=DEFAULT_GRADER, description="The grader, as in evaluation.")
     dynamic_sampling: bool = Field(

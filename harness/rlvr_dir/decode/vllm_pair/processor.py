@@ -57,7 +57,7 @@ class PairProcessor(*_INTERFACES):
             value_given = getattr(sampling_params, name, value)
             if value_given != value and value_given not in ([], {}):
                 raise ValueError(
-                    f"{name}={value_given!r} is refused in a request decoded by a pair; accepted: {value!r}"
+                    f"{name}={value_given!r} is not possible where two models decode a request; leave it at {value!r}"
                 )
 
     def __init__(self, vllm_config: Any, device_or_states: Any, is_pin_memory: bool | None = None) -> None:

@@ -243,7 +243,9 @@ def _judge(engine: TestedPair, errors: dict[str, np.ndarray], apart: np.ndarray,
         if other in size:
             most = min(most, FLOOR.get(engine.dtype, FLOOR["bfloat16"]) + 5 * size[other])
         if size[role] > most:
-            raise _wrong(role, f"are off by {size[role]:.3g} nats {against} (root mean square; accepted: {most:.3g})")
+            raise _wrong(
+                role, f"are off by {size[role]:.3g} nats {against} (root mean square; at most {most:.3g} is allowed)"
+            )
 
 
 def _wrong(role: str, fault: str) -> UserError:
@@ -274,7 +276,9 @@ def _check_each(engine: TestedPair, texts: Sequence[Rollout], distinct: bool) ->
             raise _wrong(role, "are those of a model without an output layer: every token is as likely as any other")
     kl = [np.concatenate([_fact(text, name) for text in texts]).mean() for name in ("kl_rl_base", "kl_base_rl")]
     if min(kl) > STRANGERS:
-        raise _wrong("rl", f"have nothing in common with base's: {min(kl):.1f} nats of KL (accepted: {STRANGERS:.0f})")
+        raise _wrong(
+            "rl", f"have nothing in common with base's: {min(kl):.1f} nats of KL, at most {STRANGERS:.0f} are allowed"
+        )
     if distinct and max(np.abs(_log_ratio(text)).max() for text in texts) < 1e-6:
         raise _wrong("rl", "are base's on every token, although the two checkpoints differ")
 

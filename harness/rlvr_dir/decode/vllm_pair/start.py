@@ -246,26 +246,26 @@ def explain(cause: str, arguments: dict[str, Any]) -> str:
         most = re.search(r"maximum model length is (\d+)", cause)
         return (
             f"max_model_len={length[1]} does not fit: one response of that length takes {length[2]} GiB of KV cache, "
-            f"and there are {length[3]}; accepted: "
-            + (f"max_model_len up to {most[1]}, or " if most else "")
-            + "more room for the cache (gpu_memory_utilization, kv_cache_gib, tensor_parallel_size)"
+            f"and {length[3]} are free. Use "
+            + (f"max_model_len={most[1]} or less, or " if most else "a smaller max_model_len, or ")
+            + "leave more memory to the cache (gpu_memory_utilization, kv_cache_gib, tensor_parallel_size)"
         )
     free = re.search(r"Free memory on device \S+ \(([\d.]+)/([\d.]+) GiB\)", cause)
     if free:
         share = int(100 * float(free[1]) / float(free[2])) / 100
         return (
-            f"gpu_memory_utilization={arguments['gpu_memory_utilization']} is refused: of the GPU's {free[2]} GiB, "
-            f"{free[1]} are free; accepted: up to {share}, or a GPU that nobody else uses"
+            f"gpu_memory_utilization={arguments['gpu_memory_utilization']} is too high: {free[1]} of the GPU's "
+            f"{free[2]} GiB are free. Use at most {share}, or a GPU that no other program uses"
         )
     if re.search("out of memory|No available memory for the cache", cause, re.IGNORECASE):
         return (
-            f"both models do not fit ({cause}); accepted: tensor_parallel_size above "
+            f"the two models do not fit ({cause}). Try tensor_parallel_size above "
             f"{arguments['tensor_parallel_size']}, max_num_seqs below {arguments['max_num_seqs']}, a smaller "
-            "max_num_batched_tokens, or a GPU that nobody else uses"
+            "max_num_batched_tokens, or a GPU that no other program uses"
         )
     if "before the current process has finished its bootstrapping" in cause or "freeze_support" in cause:
         return (
-            "its core is a process of its own, which imports the main script again; accepted: a script that opens the "
-            "engine below `if __name__ == '__main__':`"
+            "its core is a process of its own, which imports the main script again. Open the engine below "
+            "`if __name__ == '__main__':` in that script"
         )
     return PICKLE if "weights_only" in cause else cause
