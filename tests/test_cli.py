@@ -100,8 +100,9 @@ def test_help_says_what_an_option_is_where_it_is_not_given():
     """A default that its description happened to have the letters of, as `rl`, or that is 0, was not said."""
     root = get_command(cli.app)
     helps = {each.opts[0]: each.help for each in root.get_command(root.context_class(root), "eval").params}
-    for option, default in {"--mode": "rl", "--criterion": "delta_logp", "--seed": "0", "--backend": "auto"}.items():
+    for option, default in {"--criterion": "delta_logp", "--seed": "0", "--backend": "auto"}.items():
         assert helps[option].endswith(f" Default: {default}."), option
+    assert "replace" in helps["--mode"].rpartition("Default:")[2]  # which --tau asks for
     assert not [option for option, words in helps.items() if words and words.count("efault") > 1]
 
 

@@ -25,6 +25,7 @@ USUAL = {
 }  # fmt: skip
 
 
+DECODING = "Decoding"  # the group of the options that set a decoding
 LIST = "A,B,…"  # metavar of an option with a comma-separated list, which can be given only once
 
 
@@ -105,7 +106,7 @@ class Command(TyperCommand):
         names: dict[str, str] = {}
         for param in self.params:
             spelt = next((name for name in param.opts if name in typed), "")
-            elsewhere = in_file or (in_rule and getattr(param, "rich_help_panel", "") == "Rule")
+            elsewhere = in_file or (in_rule and getattr(param, "rich_help_panel", "") == DECODING)
             if (spelt or not elsewhere) and param.name != "decoding":
                 names |= {name[2:].replace("-", "_"): spelt or name for name in param.opts if name.startswith("--")}
         places = [

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from rlvr_dir.cli.base import LIST
+from rlvr_dir.cli.base import DECODING, LIST
 from rlvr_dir.config import Decoding, EngineSpec, EvalSpec, Pair, Sampling, Spec
 from rlvr_dir.config.pair import OPTIONS
 from rlvr_dir.config.presentation import Presentation
@@ -25,7 +25,7 @@ from rlvr_dir.config.serving import Address, Limits
 
 # The groups of a command's help, after its own options.
 GROUPS: dict[type[Spec], str] = {
-    EvalSpec: "Benchmarks", Pair: "Models", Decoding: "Decoding", Sampling: "Sampling", Address: "Server",
+    EvalSpec: "Benchmarks", Pair: "Models", Decoding: DECODING, Sampling: "Sampling", Address: "Server",
     Limits: "Limits", EngineSpec: "Engine",
 }  # fmt: skip
 
