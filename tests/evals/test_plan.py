@@ -7,7 +7,7 @@ import pytest
 from rlvr_dir.checkpoints.resolve import resolve
 from rlvr_dir.config import EngineSpec, EvalSpec, Pair
 from rlvr_dir.evals import loop
-from rlvr_dir.evals.plan import ASSUMED, GIB, OWN, Gpus, Memory, Plan, PlanRow, memory_of
+from rlvr_dir.evals.plan import ASSUMED, GIB, OWN, Gpus, Memory, Plan, PlanRow, longest_response, memory_of
 from rlvr_dir.evals.plan_jobs import plan_evaluation
 from rlvr_dir.evals.speed import FILE, LEAST, Speed, keep_speed, read_speeds, speed_of
 from rlvr_dir.records import RecordStore, fingerprint
@@ -66,6 +66,14 @@ def test_the_memory_of_a_pair_of_32_billion_is_that_of_the_arithmetic(size, toke
     assert memory.tokens(size, gpu, 0.9) == max(0, math.floor(room / (512 * 1024 / size)))
     assert memory.tokens(size, gpu, 0.9) == pytest.approx(tokens, rel=2e-3)
     assert memory.token(16) == 2 * memory.token(8) / 2, "a head of keys and values is not divided"
+
+
+@pytest.mark.parametrize(
+    ("engine", "tokens", "longest"),
+    [({}, 1_000, 1_000), ({}, 200_000, 131_072), ({"max_model_len": 22_048}, 200_000, 22_048)],
+)
+def test_the_longest_response_ends_with_the_context(engine, tokens, longest):
+    assert longest_response(DAPO, EngineSpec(**engine), tokens) == longest
 
 
 def test_the_setting_with_most_room_is_advised():

@@ -29,7 +29,7 @@ from rlvr_dir.checkpoints.weights import INDEX
 from rlvr_dir.config import EvalSpec, Pair, load_eval, parse
 from rlvr_dir.digest import digest_of
 from rlvr_dir.errors import DamagedError, UserError, mention, unknown
-from rlvr_dir.evals.plan import PROMPT, Gpus, Plan, memory_of, plural
+from rlvr_dir.evals.plan import PROMPT, Gpus, Plan, longest_response, memory_of, plural
 from rlvr_dir.evals.speed import speed_of
 from rlvr_dir.files import check_writable, write_file
 from rlvr_dir.problems.benchmark import Benchmark
@@ -385,7 +385,7 @@ def dry_run_words(request: Request, *, records: Path, gpus: Gpus | None = None) 
         plan = Plan(
             f"{name}: {plural(len(rows), 'decoding')}",
             rows,
-            longest,
+            longest_response(pair, request.spec.engine, longest),
             request.spec.engine,
             memory=memory,
             speed=speed,

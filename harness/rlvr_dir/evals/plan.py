@@ -10,8 +10,10 @@ cached. No weights are loaded, and torch is not imported.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from rlvr_dir.checkpoints.context import positions
 from rlvr_dir.config import EngineSpec, Pair
 from rlvr_dir.config.published import PUBLISHED
 from rlvr_dir.config.stored import read_mapping
@@ -251,6 +253,14 @@ def memory_of(pair: Pair, engine: EngineSpec) -> Memory | str:
     quantised = str(engine.vllm_args.get("kv_cache_dtype", "auto")).startswith("fp8")
     weights = width * sum(parameters for _, parameters in models)
     return Memory(weights, layers, 1 if quantised else width)
+
+
+def longest_response(pair: Pair, engine: EngineSpec, tokens: int) -> int:
+    """Return `tokens`, or what the context of the pair leaves of them, as far as the configurations are known."""
+    if engine.max_model_len is not None:
+        return min(tokens, engine.max_model_len)
+    known = [found for model in pair.models.values() if (found := _model(model.place))]
+    return min([tokens, *filter(None, (positions(SimpleNamespace(**config)) for config, _ in known))])
 
 
 def _model(place: str) -> tuple[dict[str, Any], int] | None:

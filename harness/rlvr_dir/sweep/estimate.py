@@ -16,7 +16,7 @@ from rlvr_dir.config.stored import Number, Plain, Stored
 from rlvr_dir.config.sweep import RATIO, SweepSpec
 from rlvr_dir.digest import installed
 from rlvr_dir.errors import DamagedError, UserError
-from rlvr_dir.evals.plan import PROMPT, Gpus, Plan, PlanRow, memory_of
+from rlvr_dir.evals.plan import PROMPT, Gpus, Plan, PlanRow, longest_response, memory_of
 from rlvr_dir.evals.speed import Speed, speed_of
 from rlvr_dir.problems.benchmark import GROUPS, benchmark_size
 from rlvr_dir.problems.data import NoDataError, preflight_of
@@ -88,10 +88,11 @@ def estimate(spec: SweepSpec, out: Path, records: Path, *, gpus: Gpus | None = N
         own = next(iter(spec.pairs))
         rows += [PlanRow(own, kind, responses, 0, most * responses) for kind in kinds * (spec.run_cap or 0)]
     resolved = {name: resolve(pair) for name, pair in spec.pairs.items()} if memory else {}
+    longest = min(most + PROMPT, context or most + PROMPT)
     return SweepPlan(
         f"{spec.size()}; with base, RL and controls {len(rows)} decodings",
         rows,
-        min(most + PROMPT, context or most + PROMPT),
+        max((longest_response(pair, spec.engine, longest) for pair in resolved.values()), default=longest),
         spec.engine,
         (refining, most * refining),
         {name: memory_of(pair, spec.engine) for name, pair in resolved.items()},
