@@ -180,7 +180,7 @@ def test_a_line_of_progress_has_the_point_the_best_so_far_and_the_time_left(tmp_
             words.append(f"about {duration(30.0 / (number + 1) * left)} left")
         assert said == "  |  ".join(words)
     assert status(begun.folder, spec).splitlines() == [
-        "small: 2 tau x 2 gamma = 4 points; 4 complete; references: 6 complete",
+        "small: 2 values of tau × 2 values of gamma = 4 points; 4 complete; references: 6 complete",
         f"best so far: {found[best][0].label} {score_of(found[best][0])}",
     ]
 
@@ -442,7 +442,7 @@ def test_a_sweep_of_trainings_is_counted_and_summed_up_from_its_files(tmp_path):
     mean = (60 + 2 * (60 + 180)) / 5  # seconds of a seed
     assert estimate.total == Cost(jobs=1, responses=3 * 16, thresholds=0, tokens=3 * 16 * 40)
     text = estimate.text()
-    assert text.startswith("2 alpha = 2 points; with plain DAPO 3 trainings x 2 seeds\n")
+    assert text.startswith("2 values of alpha = 2 points; with plain DAPO 3 trainings × 2 seeds\n")
     assert f"seeds done: 5; to be trained: 1, {duration(mean)} of steps ({duration(mean)} a seed, as measured)" in text
     rows = [[cell.strip() for cell in line.split("|")[1:5]] for line in text.splitlines() if line.startswith("| ")]
     assert rows[1:] == [

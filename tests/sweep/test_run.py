@@ -123,7 +123,7 @@ def test_a_folder_without_its_records_still_says_what_came_out(grid, tmp_path, l
 def test_a_dry_run_says_what_is_held_and_what_the_rest_costs(grid, tmp_path):
     spec = sweep(parameters={"decode.tau": {"values": [-0.3, -0.1, -0.2]}, "decode.gamma": {"values": [0.0, 0.1]}})
     found = estimate(spec, grid, grid / "records")
-    assert spec.size() == "3 tau x 2 gamma = 6 points"
+    assert spec.size() == "3 values of tau × 2 values of gamma = 6 points"
     held = [6] * 2 + [6] * 8 + [0] * 4  # base, RL, and of each τ extrapolate, replace, its reject and veto
     assert [row.cached for row in found.rows] == held
     assert found.missing == 24

@@ -151,7 +151,7 @@ def test_a_sweep_has_the_controls_that_it_asks_for():
 def test_a_grid_is_every_combination_and_gamma_0_is_plain_replacement():
     spec = sweep()
     points = listed_points(spec)
-    assert spec.size() == "2 tau x 2 gamma = 4 points"
+    assert spec.size() == "2 values of tau × 2 values of gamma = 4 points"
     assert len({key(point) for point in points}) == len(points) == 4
     labels = [spec.decoding(point).label() for point in points]
     assert labels == ["replace τ-0.3", "extrapolate τ-0.3 γ0.1", "replace τ-0.1", "extrapolate τ-0.1 γ0.1"]
@@ -197,9 +197,9 @@ def test_a_longer_draw_begins_with_the_shorter_one():
 def test_the_size_of_a_sweep_is_the_number_of_its_points():
     pairs = [{"base": "org/base", "rl": f"org/{name}"} for name in ("one", "other")]
     for changes, size, points in (
-        ({"run_cap": 3}, "2 tau x 2 gamma = 4 points, the first 3 of them", 3),
-        ({"run_cap": 3, "pair": pairs}, "2 pairs x 2 tau x 2 gamma = 8 points, the first 3 of each pair", 6),
-        ({"run_cap": 5, "pair": pairs}, "2 pairs x 2 tau x 2 gamma = 8 points", 8),
+        ({"run_cap": 3}, "2 values of tau × 2 values of gamma = 4 points, the first 3 of them", 3),
+        ({"run_cap": 3, "pair": pairs}, "2 pairs × 2 values of tau × 2 values of gamma = 8 points, the first 3 of each pair", 6),
+        ({"run_cap": 5, "pair": pairs}, "2 pairs × 2 values of tau × 2 values of gamma = 8 points", 8),
         ({"run_cap": 3, "pair": pairs, "method": "random"}, "3 points by random on each of 2 pairs", 6),
     ):
         spec = sweep(**changes)

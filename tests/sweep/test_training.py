@@ -84,7 +84,7 @@ def test_shipped_sweeps_of_trainings_have_plain_dapo_and_a_tiny_twin(name, tmp_p
     for spec, seeds in ((paper, "1 seed"), (tiny, "5 seeds")):
         assert load(yaml.safe_load(yaml.safe_dump(spec.plain()))) == spec
         told = open_sweep(spec, Places.under(tmp_path, track=False)).objective.estimate().text()
-        assert f"4 trainings x {seeds}\n" in told
+        assert f"4 trainings × {seeds}\n" in told
 
 
 def test_a_folder_is_a_function_of_what_was_asked_and_not_of_its_seeds(tmp_path):

@@ -128,7 +128,7 @@ class TrainingEstimate:
     def text(self, *, rows: bool = True) -> str:
         """Return the estimate as text; without `rows` only the sums."""
         seeds = len(self.rows[0][0].seeds)
-        lines = [f"{self.size}; with plain DAPO {len(self.rows)} trainings x {seeds} seed{'s' * (seeds > 1)}"]
+        lines = [f"{self.size}; with plain DAPO {len(self.rows)} trainings × {seeds} seed{'s' * (seeds > 1)}"]
         if rows:
             cells = []
             for spec, done in self.rows:
