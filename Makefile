@@ -153,6 +153,7 @@ KIND_sharp := sharpened copy
 TITLE_cells := Tiny pairs: who decides, and who writes
 TITLE_plain := Tiny pairs without fillers: who decides, and who writes
 TITLE_placebos := Tiny pairs and placebos of their bases: who decides, and who writes
+TITLE_own-samples := Bases trained on their own samples: who decides, and who writes
 TITLE_sharpened := Sharpened copies of base, and steps of RL that gain as much
 TITLE_plain-sharpened := Without fillers: sharpened copies of base, and steps of RL that gain as much
 # The sweeps of a pair, by its kind; and a comparison of sweeps with its report: NAME, SWEEPS, OPTIONS.
@@ -181,7 +182,8 @@ paper-stage: $(STAMP) ## Criteria on true tiny pairs and on placebos, who decide
 	printf '%s\n' $(DECIDE) | PATH="$(abspath $(BIN)):$$PATH" $(AT_ONCE) 'examples/stage/decide.sh $(STAGE) {}'
 	$(call COMPARED,cells,$(foreach name,$(filter seed-%,$(DECIDE)),$(call DECIDED,$(name))))
 	$(call COMPARED,plain,$(foreach name,$(filter plain-%,$(DECIDE)),$(call DECIDED,$(name))))
-	$(call COMPARED,placebos,$(foreach name,$(filter-out plain-%,$(DECIDE)),$(call DECIDED,$(name))))
+	$(call COMPARED,placebos,$(foreach name,$(filter-out plain-% own_samples-%,$(DECIDE)),$(call DECIDED,$(name))))
+	$(call COMPARED,own-samples,$(foreach name,$(filter own_samples-%,$(DECIDE)),$(call DECIDED,$(name))))
 	$(call COMPARED,sharpened,$(foreach name,$(filter seed-%,$(TRUE)),$(call SHARPENED,$(name))),--flagged 0.1)
 	$(call COMPARED,plain-sharpened,$(foreach name,$(filter plain-%,$(TRUE)),$(call SHARPENED,$(name))),--flagged 0.1)
 
