@@ -128,8 +128,11 @@ class OnePair:
     def at_changed(self, criterion: str, share: float) -> np.ndarray | None:
         """Return a criterion's right answers at a share of changed tokens, by linear interpolation between its points.
 
-        The lines begin at base, where nothing changes. The result is None beyond the last point.
+        The lines begin at base, where nothing changes. The result is None beyond the last point, and for a criterion
+        with a single point: accuracy rises steeply at first, so one line from base would lie far below it.
         """
+        if len(self.criteria[criterion]) < 2:
+            return None
         known = [(0.0, self.levels["base"]), *((changed, right) for _, changed, right in self.criteria[criterion])]
         known.sort(key=lambda point: point[0])
         for (before, low), (after, high) in pairwise(known):

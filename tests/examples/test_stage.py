@@ -319,7 +319,10 @@ def test_a_gate_without_a_threshold_has_no_veto(kinds):
         ]
         for name, results in kinds.items()
     }
-    controls = pair_statistics(more, [0.015]).tables["controls"]
+    found = pair_statistics(more, [0.015])
+    against = {row["criterion"] for row in found.tables["against"] if row["at"] == "changed"}
+    assert against == {"kl"}  # coupling has one point, and a line from base to it would lie far below its gain
+    controls = found.tables["controls"]
     assert {row["step"] for row in controls if row["criterion"] == "coupling"} == {"over RL"}  # which needs no control
     controls = [row for row in controls if row["step"] != "over RL"]
     assert {row["criterion"] for row in controls} == {criterion for criterion, *_ in RULES}
