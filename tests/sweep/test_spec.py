@@ -198,7 +198,11 @@ def test_the_size_of_a_sweep_is_the_number_of_its_points():
     pairs = [{"base": "org/base", "rl": f"org/{name}"} for name in ("one", "other")]
     for changes, size, points in (
         ({"run_cap": 3}, "2 values of tau × 2 values of gamma = 4 points, the first 3 of them", 3),
-        ({"run_cap": 3, "pair": pairs}, "2 pairs × 2 values of tau × 2 values of gamma = 8 points, the first 3 of each pair", 6),
+        (
+            {"run_cap": 3, "pair": pairs},
+            "2 pairs × 2 values of tau × 2 values of gamma = 8 points, the first 3 of each pair",
+            6,
+        ),
         ({"run_cap": 5, "pair": pairs}, "2 pairs × 2 values of tau × 2 values of gamma = 8 points", 8),
         ({"run_cap": 3, "pair": pairs, "method": "random"}, "3 points by random on each of 2 pairs", 6),
     ):
