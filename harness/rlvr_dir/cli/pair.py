@@ -53,7 +53,8 @@ def check_command(
     """Check whether two checkpoints can be decoded together, and show what differs.
 
     Reads configurations, tokenizers and, for local checkpoints, weights (a sample of large ones). Every engine begins
-    with the same checks. Exit status: 0 if the pair can be decoded, 1 if not, 2 if that cannot be checked here. For example:
+    with the same checks. Exit status: 0 if the pair can be decoded, 1 if not, 2 if that cannot be checked here. For
+    example:
 
     \b
         rlvr-dir pair check orz-7b
